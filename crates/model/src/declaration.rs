@@ -1,0 +1,197 @@
+//! What Python says: names and integers, checked for shape by serde and for meaning by [`crate::compile`].
+//!
+//! All times are nanoseconds, all rates bit/s, all frame sizes bytes on the wire.
+
+use serde::{Deserialize, Serialize};
+
+/// A whole network with its streams.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declaration {
+    pub nodes: Vec<NodeDecl>,
+    pub links: Vec<LinkDecl>,
+    #[serde(default)]
+    pub streams: Vec<StreamDecl>,
+    /// Best effort that nobody declared is assumed on every port with frames up to this size (timing.md: one maximum frame).
+    #[serde(default = "default_best_effort")]
+    pub best_effort_frame_bytes: u32,
+}
+
+fn default_best_effort() -> u32 {
+    1538
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeKindDecl {
+    /// An end system; forwards nothing.
+    Host,
+    /// A store-and-forward switch.
+    Switch,
+    /// A shared half-duplex segment: every attached link is one medium, forwarded without storing.
+    Segment,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeDecl {
+    pub name: String,
+    pub kind: NodeKindDecl,
+    /// Switching delay, least and greatest (SDmin, SDmax); zero for hosts.
+    #[serde(default)]
+    pub switching_min_ns: u64,
+    #[serde(default)]
+    pub switching_max_ns: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkDecl {
+    pub a: String,
+    pub b: String,
+    /// From `a` to `b`.
+    pub forward: DirectionDecl,
+    /// From `b` to `a`.
+    pub backward: DirectionDecl,
+    /// Both directions share one transmission resource.
+    #[serde(default)]
+    pub half_duplex: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DirectionDecl {
+    pub rate_bps: u64,
+    #[serde(default)]
+    pub delay_ns: u64,
+    pub queue: QueueDecl,
+    /// Buffer of the egress queue in wire bytes (all classes together; the frame in transmission does not count).
+    pub buffer_bytes: u64,
+    #[serde(default)]
+    pub impairments: ImpairmentsDecl,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum QueueDecl {
+    /// Non-preemptive strict priority over eight classes, FIFO in each.
+    StrictPriority,
+    /// One queue.
+    Fifo,
+    /// Deficit round robin (Shreedhar and Varghese 1996): quantum in bytes for each of the eight classes.
+    Drr { quanta_bytes: [u32; 8] },
+}
+
+/// What happens to a frame on a link beyond rate and propagation delay.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImpairmentsDecl {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterDecl>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossDecl>,
+    /// Probability that a frame has one bit flipped. The receiver's card would drop it (FCS); here it is delivered damaged
+    /// unless `corruption_drops` is set.
+    #[serde(default)]
+    pub corruption: f64,
+    #[serde(default)]
+    pub corruption_drops: bool,
+    /// Probability that a frame is delivered twice.
+    #[serde(default)]
+    pub duplication: f64,
+    /// Times in which the link carries nothing: `[from, to)` in ns since the start of the run.
+    #[serde(default)]
+    pub outages: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JitterDecl {
+    pub distribution: JitterDistribution,
+    /// May a later frame overtake an earlier one on the same link?
+    #[serde(default)]
+    pub reorder: bool,
+}
+
+/// Delay added to the propagation delay of each frame (never negative).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum JitterDistribution {
+    /// Uniform on `[0, max_ns]`.
+    Uniform { max_ns: u64 },
+    /// Normal, truncated to `[0, max_ns]`.
+    Normal { mean_ns: u64, deviation_ns: u64, max_ns: u64 },
+    /// Pareto with shape `alpha` and least value `scale_ns`, less `scale_ns`, truncated at `max_ns`.
+    Pareto { scale_ns: u64, alpha: f64, max_ns: u64 },
+    /// Exponential, truncated at `max_ns`.
+    Exponential { mean_ns: u64, max_ns: u64 },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum LossDecl {
+    Bernoulli { probability: f64 },
+    /// Two states; per frame first the state may change, then the frame is lost with the state's probability
+    /// (Gilbert 1960, Elliott 1963).
+    GilbertElliott { good_to_bad: f64, bad_to_good: f64, loss_in_good: f64, loss_in_bad: f64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoleDecl {
+    Data,
+    Ack,
+    Control,
+    Background,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamDecl {
+    pub name: String,
+    pub source: String,
+    pub destinations: Vec<String>,
+    pub class: u8,
+    pub role: RoleDecl,
+    pub arrival: ArrivalDecl,
+    pub release: ReleaseDecl,
+    /// Only for the report and for deadline checks; counted from the nominal release.
+    #[serde(default)]
+    pub deadline_ns: Option<u64>,
+    /// An explicit path per destination (node names, source first); shortest path where absent.
+    #[serde(default)]
+    pub route: Option<Vec<Vec<String>>>,
+}
+
+/// The declared arrival curve at the source's first port.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum ArrivalDecl {
+    /// At every period (or minimum inter-arrival) at most one burst of these frames, released up to `jitter_ns` late.
+    Periodic { period_ns: u64, jitter_ns: u64, frames_bytes: Vec<u32> },
+    /// Nothing is promised but the largest frame.
+    Unbounded { max_frame_bytes: u32 },
+}
+
+/// How the simulator releases frames (always within the declared arrival curve where there is one).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum ReleaseDecl {
+    /// Every period from a random (or given) offset, each late by a random share of the jitter.
+    Periodic {
+        #[serde(default)]
+        offset_ns: Option<u64>,
+    },
+    /// Gaps of one period plus an exponential extra with this mean.
+    Sporadic { mean_extra_ns: u64 },
+    /// Poisson with this mean gap; for `Unbounded` arrivals.
+    Poisson { mean_gap_ns: u64, frame_bytes: u32 },
+    /// Constant bit rate with this gap; for `Unbounded` arrivals.
+    Constant { gap_ns: u64, frame_bytes: u32 },
+    /// Bursts: `frames` back to back every `gap_ns`; for `Unbounded` arrivals.
+    Burst { gap_ns: u64, frames: u32, frame_bytes: u32 },
+    /// These very times.
+    Trace { times_ns: Vec<u64>, frame_bytes: u32 },
+    /// Nothing is released in simulation (stays in the bounds).
+    Silent,
+}

@@ -1,0 +1,229 @@
+//! The compiled network: immutable, dense, the one thing that bounds, simulator and emulator all read.
+
+use crate::declaration::{JitterDistribution, JitterDecl, LossDecl};
+use crate::ids::{LinkId, MediumId, NodeId, PortId, StreamId};
+use crate::routes::Routes;
+use crate::units::{Class, Rate, Span, Time, WireBytes};
+use serde::Serialize;
+
+/// A checked network with its streams.
+#[derive(Debug, Clone, Serialize)]
+pub struct Network {
+    pub nodes: Vec<Node>,
+    /// Directed egress ports; port `2 l` is link `l` from a to b, port `2 l + 1` from b to a.
+    pub ports: Vec<Port>,
+    pub links: Vec<Link>,
+    pub streams: Vec<Stream>,
+    /// Number of shared transmission resources; [`Port::medium`] names them `0..media`.
+    pub media: u32,
+    /// The largest frame of undeclared best effort that is assumed on every port.
+    pub best_effort_frame: WireBytes,
+    /// Next hops for unicast.
+    #[serde(skip)]
+    pub routes: Routes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeKind {
+    Host,
+    Switch,
+    Segment,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Node {
+    pub name: String,
+    pub kind: NodeKind,
+    /// Switching delay (SDmin, SDmax): from the last bit of a frame in, to the frame in the egress queue.
+    pub switching_min: Span,
+    pub switching_max: Span,
+    /// Egress ports in order of declaration.
+    pub ports: Vec<PortId>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Link {
+    pub a: NodeId,
+    pub b: NodeId,
+    pub half_duplex: bool,
+}
+
+/// One direction of a link.
+#[derive(Debug, Clone, Serialize)]
+pub struct Port {
+    /// The node whose egress this is.
+    pub node: NodeId,
+    /// Where its frames arrive.
+    pub peer: NodeId,
+    /// The other direction of the same link.
+    pub reverse: PortId,
+    pub link: LinkId,
+    pub rate: Rate,
+    /// Propagation delay, one way.
+    pub propagation: Span,
+    pub discipline: Discipline,
+    /// Wire bytes that may wait (the frame in transmission does not count).
+    pub buffer_bytes: u64,
+    pub impairments: Impairments,
+    /// The transmission resource it shares, if any.
+    pub medium: Option<MediumId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discipline {
+    StrictPriority,
+    Fifo,
+    /// Quantum in wire bytes per class.
+    Drr([u32; 8]),
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Impairments {
+    pub jitter: Option<JitterDecl>,
+    pub loss: Option<LossDecl>,
+    pub corruption: f64,
+    pub corruption_drops: bool,
+    pub duplication: f64,
+    /// Sorted, disjoint `[from, to)`.
+    pub outages: Vec<(Time, Time)>,
+}
+
+impl Impairments {
+    /// Can a frame be lost, damaged, or doubled here?
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        self.loss.is_some() || self.corruption > 0.0 || self.duplication > 0.0 || !self.outages.is_empty()
+    }
+    /// Greatest delay that jitter can add; every distribution is truncated, so there always is one.
+    #[must_use]
+    pub fn greatest_jitter(&self) -> Span {
+        self.jitter.as_ref().map_or(Span::ZERO, |jitter| {
+            Span(match jitter.distribution {
+                JitterDistribution::Uniform { max_ns }
+                | JitterDistribution::Normal { max_ns, .. }
+                | JitterDistribution::Pareto { max_ns, .. }
+                | JitterDistribution::Exponential { max_ns, .. } => max_ns,
+            })
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    Data,
+    Ack,
+    Control,
+    Background,
+}
+
+/// Frames from one source to one or more destinations along a tree.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stream {
+    pub name: String,
+    pub source: NodeId,
+    pub class: Class,
+    pub role: Role,
+    pub arrival: Arrival,
+    pub release: Release,
+    pub deadline: Option<Span>,
+    pub tree: Tree,
+}
+
+/// Arrival curve at the source's first port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrival {
+    /// In any window of length `d` at most `ceil((d + jitter) / period)` bursts of `frames`.
+    Periodic { period: Span, jitter: Span, frames: Vec<WireBytes> },
+    Unbounded { max_frame: WireBytes },
+}
+
+impl Arrival {
+    /// The largest single frame (for blocking).
+    #[must_use]
+    pub fn largest_frame(&self) -> WireBytes {
+        match self {
+            Self::Periodic { frames, .. } => frames.iter().copied().max().unwrap_or(WireBytes(0)),
+            Self::Unbounded { max_frame } => *max_frame,
+        }
+    }
+}
+
+/// How the simulator releases frames; see [`crate::declaration::ReleaseDecl`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Release {
+    Periodic { offset: Option<Span> },
+    Sporadic { mean_extra: Span },
+    Poisson { mean_gap: Span, frame: WireBytes },
+    Constant { gap: Span, frame: WireBytes },
+    Burst { gap: Span, frames: u32, frame: WireBytes },
+    Trace { times: Vec<Time>, frame: WireBytes },
+    Silent,
+}
+
+/// The ports a stream crosses, parents before children.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Tree {
+    pub hops: Vec<Hop>,
+    /// Where copies leave the network, in the order of the declared destinations.
+    pub leaves: Vec<Leaf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Hop {
+    pub port: PortId,
+    /// Index of the hop that feeds this one; `None` at the source.
+    pub parent: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Leaf {
+    pub node: NodeId,
+    /// The last hop towards it.
+    pub hop: u32,
+}
+
+impl Tree {
+    /// Hop indices from the source to `leaf`, in order.
+    #[must_use]
+    pub fn path(&self, leaf: Leaf) -> Vec<u32> {
+        let mut path = vec![leaf.hop];
+        while let Some(parent) = self.hops[path[path.len() - 1] as usize].parent {
+            path.push(parent);
+        }
+        path.reverse();
+        path
+    }
+    /// Indices of the hops that `hop` feeds (`None`: the hops at the source).
+    pub fn children(&self, hop: Option<u32>) -> impl Iterator<Item = u32> + '_ {
+        (0u32..).zip(&self.hops).filter(move |(_, h)| h.parent == hop).map(|(index, _)| index)
+    }
+}
+
+impl Network {
+    /// The stream of this name.
+    #[must_use]
+    pub fn stream(&self, name: &str) -> Option<StreamId> {
+        self.streams.iter().position(|s| s.name == name).map(StreamId::new)
+    }
+    /// The node of this name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<NodeId> {
+        self.nodes.iter().position(|n| n.name == name).map(NodeId::new)
+    }
+    /// `a->b`, for messages.
+    #[must_use]
+    pub fn port_name(&self, port: PortId) -> String {
+        let port = &self.ports[port.index()];
+        format!("{}->{}", self.nodes[port.node.index()].name, self.nodes[port.peer.index()].name)
+    }
+    /// The egress port of `from` towards the neighbour `to`; the first one declared where links are parallel.
+    #[must_use]
+    pub fn port_between(&self, from: NodeId, to: NodeId) -> Option<PortId> {
+        self.nodes[from.index()].ports.iter().copied().find(|p| self.ports[p.index()].peer == to)
+    }
+}
