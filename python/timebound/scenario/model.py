@@ -1,0 +1,405 @@
+"""The resolved scenario: what every other room reads.
+
+Includes, parameters, ranges and defaults are expanded; every name is known to exist. All times are integer
+nanoseconds, all rates bit/s, all sizes bytes, all probabilities floats in 0..1. The field names of `Node`, `Link`,
+`Direction`, `Queue`, `Impairments`, `Jitter` and `Loss` are those of `crates/model/src/declaration.rs`, and
+`declaration()` gives exactly that JSON. Nothing here reads files or knows YAML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from timebound.scenario.problems import Place, Problem
+
+NodeKind = Literal["host", "switch", "segment"]
+BackgroundKind = Literal["tcp", "udp", "poisson", "burst", "request-response", "video"]
+Pattern = Literal["periodic", "sporadic", "poisson", "trace"]
+
+BEST_EFFORT_FRAME_BYTES = 1538
+"""One full Ethernet frame of undeclared best effort is assumed on every port (wire bytes)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program that a host runs."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str | None = None
+    """Working folder, relative to the scenario's folder; `None`: one of its own in the run folder."""
+    essential: bool = False
+    """Does its early end stop the run?"""
+    ready_port: int | None = None
+    """TCP port that accepts connections once the program is ready."""
+    start_ns: int = 0
+    """Start, counted from the start of the measured part of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A host, a switch or a shared segment."""
+
+    name: str
+    kind: NodeKind
+    switching_min_ns: int = 0
+    switching_max_ns: int = 0
+    engine: Literal["fabric"] = "fabric"
+    address: str | None = None
+    """IPv4 address; `None`: the emulation plan assigns one."""
+    mtu: int = 1500
+    """Largest IP packet of the host's interface, bytes."""
+    cpu_share: float | None = None
+    """Upper limit of CPU, in cores (0.5 is half a core)."""
+    memory_bytes: int | None = None
+    programs: tuple[Program, ...] = ()
+    latitude: float | None = None
+    longitude: float | None = None
+
+    def declaration(self) -> dict[str, Any]:
+        """`NodeDecl` of the model."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "switching_min_ns": self.switching_min_ns,
+            "switching_max_ns": self.switching_max_ns,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """`QueueDecl`: the discipline of an egress port."""
+
+    kind: Literal["strict-priority", "fifo", "drr"] = "strict-priority"
+    quanta_bytes: tuple[int, ...] = ()
+    """Only for `drr`: eight quanta, class 0 first."""
+
+    def declaration(self) -> dict[str, Any]:
+        """`QueueDecl` of the model."""
+        if self.kind == "drr":
+            return {"kind": "drr", "quanta_bytes": list(self.quanta_bytes)}
+        return {"kind": self.kind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jitter:
+    """`JitterDecl`: a random delay on top of the propagation delay of each frame."""
+
+    kind: Literal["uniform", "normal", "pareto", "exponential"]
+    max_ns: int
+    mean_ns: int = 0
+    deviation_ns: int = 0
+    scale_ns: int = 0
+    alpha: float = 3.0
+    reorder: bool = False
+
+    def declaration(self) -> dict[str, Any]:
+        """`JitterDecl` of the model."""
+        parameters: dict[str, dict[str, Any]] = {
+            "uniform": {},
+            "normal": {"mean_ns": self.mean_ns, "deviation_ns": self.deviation_ns},
+            "pareto": {"scale_ns": self.scale_ns, "alpha": self.alpha},
+            "exponential": {"mean_ns": self.mean_ns},
+        }
+        return {
+            "distribution": {"kind": self.kind, **parameters[self.kind], "max_ns": self.max_ns},
+            "reorder": self.reorder,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """`LossDecl`: Bernoulli or Gilbert-Elliott loss."""
+
+    kind: Literal["bernoulli", "gilbert-elliott"] = "bernoulli"
+    probability: float = 0.0
+    good_to_bad: float = 0.0
+    bad_to_good: float = 0.0
+    loss_in_good: float = 0.0
+    loss_in_bad: float = 0.0
+
+    def declaration(self) -> dict[str, Any]:
+        """`LossDecl` of the model."""
+        if self.kind == "bernoulli":
+            return {"kind": "bernoulli", "probability": self.probability}
+        return {
+            "kind": "gilbert-elliott",
+            "good_to_bad": self.good_to_bad,
+            "bad_to_good": self.bad_to_good,
+            "loss_in_good": self.loss_in_good,
+            "loss_in_bad": self.loss_in_bad,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impairments:
+    """`ImpairmentsDecl`: what happens to a frame beyond rate and propagation delay."""
+
+    jitter: Jitter | None = None
+    loss: Loss | None = None
+    corruption: float = 0.0
+    corruption_drops: bool = False
+    duplication: float = 0.0
+    outages: tuple[tuple[int, int], ...] = ()
+    """`[from, to)` in ns since the start of the run."""
+
+    def declaration(self) -> dict[str, Any]:
+        """`ImpairmentsDecl` of the model."""
+        declared: dict[str, Any] = {
+            "corruption": self.corruption,
+            "corruption_drops": self.corruption_drops,
+            "duplication": self.duplication,
+            "outages": [list(outage) for outage in self.outages],
+        }
+        if self.jitter is not None:
+            declared["jitter"] = self.jitter.declaration()
+        if self.loss is not None:
+            declared["loss"] = self.loss.declaration()
+        return declared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Direction:
+    """`DirectionDecl`: one direction of a link with the egress port that feeds it."""
+
+    rate_bps: int
+    delay_ns: int
+    """Propagation delay, one way."""
+    queue: Queue
+    buffer_bytes: int
+    """Wire bytes that may wait; the frame in transmission does not count."""
+    impairments: Impairments = Impairments()
+
+    def declaration(self) -> dict[str, Any]:
+        """`DirectionDecl` of the model."""
+        return {
+            "rate_bps": self.rate_bps,
+            "delay_ns": self.delay_ns,
+            "queue": self.queue.declaration(),
+            "buffer_bytes": self.buffer_bytes,
+            "impairments": self.impairments.declaration(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """`LinkDecl`: forward is from `a` to `b`."""
+
+    a: str
+    b: str
+    forward: Direction
+    backward: Direction
+    half_duplex: bool = False
+    length_m: int | None = None
+    """Length in metres where the scenario states one (its share of the delay is already in `delay_ns`)."""
+
+    def declaration(self) -> dict[str, Any]:
+        """`LinkDecl` of the model."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "forward": self.forward.declaration(),
+            "backward": self.backward.declaration(),
+            "half_duplex": self.half_duplex,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A broker and the receivers of one flow that it serves."""
+
+    broker: str
+    receivers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """One publisher instance with its receivers; the unit of a reservation.
+
+    With `count` or several sources the instances are called `name[1]`, `name[2]`, ...; `group` is the name written in
+    the file.
+    """
+
+    name: str
+    group: str
+    source: str
+    receivers: tuple[str, ...]
+    topic: str
+    size_bytes: int
+    """Payload of one message; the stack adds its headers."""
+    period_ns: int
+    """Nominal period; the minimum inter-arrival time of a sporadic flow, the mean gap of a Poisson flow, the least
+    gap of a trace."""
+    jitter_ns: int = 0
+    """Release jitter: each message leaves up to this much after its nominal release."""
+    deadline_ns: int | None = None
+    """From nominal release to reception."""
+    priority: int = 1
+    qos: int = 0
+    pattern: Pattern = "periodic"
+    offset_ns: int | None = None
+    """First nominal release of a periodic flow; `None`: drawn from the seed."""
+    mean_extra_ns: int = 0
+    """Mean of the exponential extra gap of a sporadic flow."""
+    trace_ns: tuple[int, ...] = ()
+    """Release times of a trace, in order."""
+    services: tuple[Service, ...] = ()
+    """MQTT only: who serves which receiver; the publisher sends one copy to each broker named here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A broker of the MQTT stack."""
+
+    node: str
+    program: Literal["embedded", "mosquitto"] = "embedded"
+    port: int = 1883
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqttStack:
+    """MQTT over TCP."""
+
+    brokers: tuple[Broker, ...]
+    version: Literal["5", "3.1.1"] = "5"
+    kind: Literal["mqtt"] = "mqtt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UdpStack:
+    """One datagram per message and receiver, or one per message to a multicast group."""
+
+    multicast: bool = False
+    kind: Literal["udp"] = "udp"
+
+
+Stack = MqttStack | UdpStack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Background:
+    """Traffic that nobody measures but everybody meets.
+
+    `rate_bps` counts bits on the wire. By kind: `tcp` rate_bps (`None`: as fast as it goes); `udp`, `poisson` rate_bps
+    and size_bytes; `burst` size_bytes, frames, gap_ns; `request-response` size_bytes, response_bytes, gap_ns; `video`
+    rate_bps, size_bytes (of a packet), frames_per_second.
+    """
+
+    name: str
+    kind: BackgroundKind
+    source: str
+    destination: str
+    priority: int = 0
+    rate_bps: int | None = None
+    size_bytes: int = 1472
+    """Payload of one datagram or request."""
+    frames: int = 1
+    gap_ns: int = 0
+    """Time between two bursts or two requests."""
+    response_bytes: int = 0
+    frames_per_second: int = 25
+    start_ns: int = 0
+    stop_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """From `at_ns` on, the link has these conditions (all earlier events included)."""
+
+    at_ns: int
+    link: int
+    """Index into `Scenario.links`."""
+    up: bool
+    forward: Direction
+    backward: Direction
+    changed: tuple[str, ...]
+    """What this event states: a subset of `rate`, `delay`, `loss`, `jitter`, `corruption`, `duplication`, `up`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulate:
+    """Limits of the simulator; a search is limited by evaluations so that it is reproducible."""
+
+    duration_ns: int
+    evaluations: int = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How long, with which seed, and what is recorded."""
+
+    duration_ns: int
+    warm_up_ns: int
+    seed: int
+    captures: tuple[str, ...]
+    """Ports as `h1->s1`."""
+    simulate: Simulate
+    lateness_p99_ns: int
+    """An emulation whose departures are later than this at the 99th percentile calls itself disturbed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A checked scenario. Compare two with `==`; places and warnings do not take part in it."""
+
+    name: str
+    description: str = ""
+    reading: str = ""
+    """Which reading of a published experiment this is."""
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    flows: tuple[Flow, ...]
+    stack: Stack
+    background: tuple[Background, ...]
+    events: tuple[Event, ...]
+    run: Run
+    file: str | None = field(default=None, compare=False)
+    """The file it was loaded from."""
+    locations: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False)
+
+    def node(self, name: str) -> Node:
+        """The node of this name; `KeyError` where there is none."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    @property
+    def hosts(self) -> tuple[Node, ...]:
+        """All hosts in the order of declaration."""
+        return tuple(node for node in self.nodes if node.kind == "host")
+
+    def declaration(self) -> dict[str, Any]:
+        """The network as `Declaration` JSON, without streams: those are the stack's to add."""
+        return {
+            "nodes": [node.declaration() for node in self.nodes],
+            "links": [link.declaration() for link in self.links],
+            "streams": [],
+            "best_effort_frame_bytes": BEST_EFFORT_FRAME_BYTES,
+        }
+
+    def locate(self, path: str) -> Place | None:
+        """Where in the files `path` was written.
+
+        `path` is a path of the declaration (`nodes[3].switching_min_ns`, `links[2].forward.rate_bps`) or of this object
+        (`flows[7].deadline_ns`, `background[0]`, `events[1]`); the longest known prefix counts.
+        """
+        candidate = path
+        while candidate:
+            for known in (candidate, re.sub(r"\.(forward|backward)\b", "", candidate)):
+                if known in self.locations:
+                    return self.locations[known]
+            candidate = re.sub(r"(^|\.)[^.\[]+$|\[[^\]]*\]$", "", candidate)
+        return None
+
+    def to_yaml(self) -> str:
+        """The resolved scenario as YAML; loading it gives an equal scenario."""
+        from timebound.scenario.emit import to_yaml
+
+        return to_yaml(self)
+
