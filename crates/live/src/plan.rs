@@ -1,0 +1,363 @@
+//! The emulation plan: what Python hands to [`crate::main`] as `PLAN.json`. This file is the contract.
+//!
+//! Unknown keys are errors. Times are integer nanoseconds, rates bit/s, sizes bytes. **Run time** is nanoseconds since the
+//! start of the measured run (time zero): by then the network is up, the pre-flight check has passed, programs without
+//! `start_ns` are ready and the endpoints are connected. Before time zero ("set-up") the links keep their rate and delay but lose,
+//! damage, double and interrupt nothing; at time zero a fresh fabric with fresh random streams takes over, so that the
+//! verdicts of a measured run do not depend on what happened during set-up.
+//!
+//! Files written into `folder`: see [`crate::records`] (`frames.bin`, `ingress.bin`), [`crate::stats`] (`nodes.csv`, `ports.csv`),
+//! [`crate::report`] (`live.json`), `captures/*.pcapng`, `logs/*.log`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use timebound_model::Declaration;
+use timebound_model::declaration::ImpairmentsDecl;
+
+/// Version of this contract; a plan states it in `schema`.
+pub const SCHEMA: u32 = 1;
+
+/// A whole emulated run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Letters, digits, `-` and `_`, at most 64; names the run's cgroups.
+    pub run_id: String,
+    /// The run folder (absolute); it exists already.
+    pub folder: PathBuf,
+    /// Seed of every random stream of the fabric.
+    pub seed: u64,
+    /// Length of the measured run, from time zero. A warm-up is part of it; its records are dropped by whoever reads them.
+    pub duration_ns: u64,
+    /// After `duration_ns` the network goes on for this long, so that what was sent late can still arrive.
+    #[serde(default = "default_drain")]
+    pub drain_ns: u64,
+    /// Set-up (programs ready, endpoints connected) fails after this long.
+    #[serde(default = "default_setup")]
+    pub setup_timeout_ns: u64,
+    /// The network and its streams, as for bounds and simulator.
+    pub network: Declaration,
+    /// One for every node of kind `host` in `network`, in any order.
+    pub hosts: Vec<HostPlan>,
+    /// 5-tuples that carry declared streams.
+    #[serde(default)]
+    pub markers: Vec<MarkerPlan>,
+    /// Programs to run in the nodes.
+    #[serde(default)]
+    pub programs: Vec<ProgramPlan>,
+    /// The plan of `timebound-endpoints`, passed on as it is; null where a run has no built-in endpoints.
+    #[serde(default)]
+    pub endpoints: Option<serde_json::Value>,
+    #[serde(default)]
+    pub captures: Vec<CapturePlan>,
+    /// Changes of link conditions, in any order.
+    #[serde(default)]
+    pub events: Vec<EventPlan>,
+    #[serde(default)]
+    pub preflight: PreflightPlan,
+    #[serde(default)]
+    pub precision: PrecisionPlan,
+    #[serde(default)]
+    pub statistics: StatisticsPlan,
+    /// Write `ingress.bin`, from which the simulator can replay the run.
+    #[serde(default)]
+    pub record_ingress: bool,
+    /// Enter a user namespace even as root (to try what a user without rights gets).
+    #[serde(default)]
+    pub force_rootless: bool,
+}
+
+/// A node with its own network namespace: one interface `eth0`, whatever the number of its links in `network`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostPlan {
+    /// Name of a node of kind `host`.
+    pub node: String,
+    pub address: Ipv4Addr,
+    /// Prefix length of the one subnet that all hosts share, e.g. 16.
+    pub prefix: u8,
+    /// `02:00:00:00:00:01`; chosen from the address (`02:54` + the four bytes of the address) where null.
+    #[serde(default)]
+    pub mac: Option<String>,
+    #[serde(default = "default_mtu")]
+    pub mtu: u32,
+    /// Transmit queue length of `eth0`, frames.
+    #[serde(default = "default_txqueuelen")]
+    pub txqueuelen: u32,
+    /// `net.*` settings of the node, e.g. `{"net.ipv4.tcp_congestion_control": "cubic"}`. Others are refused.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// Which stream the frames of one 5-tuple belong to, in the direction source -> destination.
+///
+/// Frames with a non-empty payload behind the TCP or UDP header (ICMP and others: every frame) are `data`; TCP segments
+/// without payload (acknowledgements, SYN, FIN, RST) are `ack`, and undeclared where `ack` is null. Route and class are those of
+/// the stream in `network`. An exact 5-tuple wins over one with a null port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarkerPlan {
+    pub source: Ipv4Addr,
+    /// May be a multicast group.
+    pub destination: Ipv4Addr,
+    pub protocol: Protocol,
+    /// Null: any port.
+    #[serde(default)]
+    pub source_port: Option<u16>,
+    #[serde(default)]
+    pub destination_port: Option<u16>,
+    /// Name of the stream in `network` for frames with payload; null: only the acknowledgements are declared.
+    #[serde(default)]
+    pub data: Option<String>,
+    /// Name of the stream in `network` for TCP segments without payload.
+    #[serde(default)]
+    pub ack: Option<String>,
+    /// Write the class selector code point of the stream's class into the IP header of what is delivered.
+    #[serde(default)]
+    pub rewrite_dscp: bool,
+    /// Where to look for measurement headers; null: frames are recorded without sequence.
+    #[serde(default)]
+    pub header: Option<HeaderPlan>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Icmp,
+}
+
+/// The measurement header in the payload of a message: 16 bytes, little-endian: magic `0x54424E44`, flow u32, sequence u32,
+/// reserved u32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeaderPlan {
+    /// Bytes from the start of a message on the wire (for MQTT: of its PUBLISH packet) to the header.
+    pub payload_offset: u32,
+    /// Bytes of one whole message behind the TCP or UDP header. A TCP stream is followed by sequence number, so a header is
+    /// found wherever segment borders fall; while a message of other length passes (CONNECT, SUBACK) the header is looked for at
+    /// `payload_offset` of each segment.
+    pub message_bytes: u32,
+}
+
+/// A program in a node's network namespace (and the sandbox's process and mount namespaces).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramPlan {
+    /// Unique; letters, digits, `-`, `_` and `.`; names the log.
+    pub name: String,
+    pub node: String,
+    /// The program (looked up in `PATH` where it has no slash) and its arguments.
+    pub argv: Vec<String>,
+    /// Added to the environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Working folder; the run folder where null. Created where missing.
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+    /// File for standard output and error, relative to the run folder; `logs/NAME.log` where null.
+    #[serde(default)]
+    pub log: Option<PathBuf>,
+    /// The run fails when it ends by itself with a status other than 0, or at all where `ready` is set (a server).
+    #[serde(default)]
+    pub essential: bool,
+    /// Set-up waits until this port accepts a connection inside the node.
+    #[serde(default)]
+    pub ready: Option<ReadyPlan>,
+    /// Run time at which it starts; null: during set-up.
+    #[serde(default)]
+    pub start_ns: Option<u64>,
+    /// Time between SIGTERM and SIGKILL when the run ends.
+    #[serde(default = "default_grace")]
+    pub stop_grace_ns: u64,
+    /// Limit in CPUs (0.2 = 20 % of one); needs cgroups, which need root.
+    #[serde(default)]
+    pub cpu_limit: Option<f64>,
+    /// Limit of its memory in bytes; needs cgroups, which need root.
+    #[serde(default)]
+    pub memory_limit_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadyPlan {
+    /// A TCP port on the node's own address or on 127.0.0.1.
+    pub tcp_port: u16,
+    pub timeout_ms: u64,
+}
+
+/// One capture file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapturePlan {
+    /// File name within `captures/`, e.g. `s1-s4.pcapng`.
+    pub file: String,
+    /// Each port becomes one interface of the file.
+    pub ports: Vec<PortPlan>,
+    /// Bytes kept of each frame.
+    #[serde(default = "default_snap")]
+    pub snap_bytes: u32,
+}
+
+/// The egress port of `from` towards its neighbour `to`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortPlan {
+    pub from: String,
+    pub to: String,
+    /// Which of several parallel links, in order of declaration.
+    #[serde(default)]
+    pub parallel: u32,
+}
+
+/// A change of one direction of a link. Absent parts stay as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventPlan {
+    /// Run time.
+    pub at_ns: u64,
+    pub port: PortPlan,
+    #[serde(default)]
+    pub rate_bps: Option<u64>,
+    #[serde(default)]
+    pub delay_ns: Option<u64>,
+    /// Replaces all impairments of the port but its outages.
+    #[serde(default)]
+    pub impairments: Option<ImpairmentsDecl>,
+    /// False: carries nothing from now on. True: carries again.
+    #[serde(default)]
+    pub up: Option<bool>,
+}
+
+/// The check of the emulated conditions before anything is measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PreflightPlan {
+    pub enabled: bool,
+    /// Greatest time to spend; ports that could not be covered are named in the result.
+    pub limit_ns: u64,
+    /// Real latency of a probe may exceed the model by this much at the median.
+    pub tolerance_ns: u64,
+    /// Most probe frames sent over a port with losses, to count verdicts.
+    pub loss_probes: u32,
+}
+
+/// From which measured values on a run counts as disturbed. Null: the default for the rights the run has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PrecisionPlan {
+    /// Greatest p99 of the lateness of departures; default 250 us with SCHED_FIFO, 1 ms without.
+    pub lateness_p99_ns: Option<u64>,
+    /// A frame this late counts as late.
+    pub late_frame_ns: u64,
+    /// Greatest share of late frames.
+    pub late_share: f64,
+    /// Greatest number of frames that the kernel may drop for want of room in the ring.
+    pub ring_lost: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StatisticsPlan {
+    /// Interval of `nodes.csv`; 0: none.
+    pub node_interval_ns: u64,
+    /// Interval of `ports.csv`; 0: none.
+    pub port_interval_ns: u64,
+}
+
+impl Default for PreflightPlan {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            limit_ns: 2_000_000_000,
+            tolerance_ns: 1_000_000,
+            loss_probes: 400,
+        }
+    }
+}
+
+impl Default for PrecisionPlan {
+    fn default() -> Self {
+        Self {
+            lateness_p99_ns: None,
+            late_frame_ns: 5_000_000,
+            late_share: 0.001,
+            ring_lost: 0,
+        }
+    }
+}
+
+impl Default for StatisticsPlan {
+    fn default() -> Self {
+        Self {
+            node_interval_ns: 500_000_000,
+            port_interval_ns: 100_000_000,
+        }
+    }
+}
+
+fn default_drain() -> u64 {
+    200_000_000
+}
+
+fn default_setup() -> u64 {
+    30_000_000_000
+}
+
+fn default_mtu() -> u32 {
+    1500
+}
+
+fn default_txqueuelen() -> u32 {
+    1000
+}
+
+fn default_grace() -> u64 {
+    2_000_000_000
+}
+
+fn default_snap() -> u32 {
+    65_535
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALLEST: &str = r#"{"schema": 1, "run_id": "r1", "folder": "/tmp/r1", "seed": 1, "duration_ns": 1000000000,
+        "network": {"nodes": [{"name": "h1", "kind": "host"}], "links": []},
+        "hosts": [{"node": "h1", "address": "10.0.0.1", "prefix": 16}]}"#;
+
+    #[test]
+    fn the_smallest_plan_reads_and_has_the_documented_defaults() {
+        let plan: Plan = serde_json::from_str(SMALLEST).unwrap();
+        assert_eq!(plan.hosts[0].mtu, 1500);
+        assert!(plan.preflight.enabled && !plan.record_ingress);
+        assert_eq!(plan.statistics.node_interval_ns, 500_000_000);
+        let again: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!(again, plan);
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_at_every_depth() {
+        for (from, to) in [
+            (r#""seed": 1"#, r#""seed": 1, "sead": 2"#),
+            (r#""prefix": 16"#, r#""prefix": 16, "gateway": "10.0.0.2""#),
+            (r#""links": []"#, r#""links": [], "lniks": []"#),
+        ] {
+            let text = SMALLEST.replace(from, to);
+            assert_ne!(text, SMALLEST);
+            assert!(
+                serde_json::from_str::<Plan>(&text)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("unknown field")
+            );
+        }
+    }
+}
