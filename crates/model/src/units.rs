@@ -98,13 +98,13 @@ impl Rate {
     #[inline]
     #[must_use]
     pub const fn transmission_time(self, bytes: WireBytes) -> Span {
-        // u32 bytes * 8 * 1e9 < 2^65: needs u128 for the largest frames only, and the compiler keeps frames far below that.
+        // u32 bytes * 8 * 1e9 can pass 2^64, but only for sizes that the compiler refuses: the wide way is never hot.
         let bits = bytes.0 as u64 * 8;
         match bits.checked_mul(NANOS_PER_SECOND) {
             Some(scaled) => Span(scaled.div_ceil(self.0)),
             None => {
                 let wide = (bits as u128 * NANOS_PER_SECOND as u128).div_ceil(self.0 as u128);
-                Span(wide as u64)
+                Span(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
             }
         }
     }
@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn transmission_time_rounds_up() {
         assert_eq!(Rate(3_000_000_000).transmission_time(WireBytes(1)), Span(3));
-        assert_eq!(Rate(1).transmission_time(WireBytes(u32::MAX)), Span(u32::MAX as u64 * 8 * 1_000_000_000));
+        assert_eq!(Rate(8).transmission_time(WireBytes(u32::MAX)), Span(u32::MAX as u64 * 1_000_000_000));
+        assert_eq!(Rate(1).transmission_time(WireBytes(u32::MAX)), Span::MAX);
     }
 
     #[test]
