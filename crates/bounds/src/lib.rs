@@ -1,1 +1,12 @@
-//! placeholder
+//! Safe worst-case bounds: a compiled [`timebound_model::Network`] in; latency bounds per stream and receiver, and utilisation
+//! and backlog per port out, or the reason why there is no number.
+//!
+//! This room is pure: it does no I/O, reads no clock, draws no random number, and knows neither fabric nor simulator.
+
+mod options;
+mod result;
+
+pub use options::Options;
+pub use result::{
+    Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
+};

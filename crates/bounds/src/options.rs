@@ -1,0 +1,21 @@
+//! What the caller may choose.
+
+use std::collections::BTreeMap;
+use timebound_model::{Span, StreamId};
+
+/// Choices of an analysis; [`Options::default`] is what the product prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Release jitter that was observed at the first port. Where it exceeds the declared jitter it takes its place, so that
+    /// the report can print the bound for the arrivals that were seen. Ignored for streams without a declared arrival.
+    pub jitter_override: BTreeMap<StreamId, Span>,
+    /// Assume on every port one frame of undeclared best effort of [`timebound_model::Network::best_effort_frame`] bytes,
+    /// below every declared class. Switch it off only to compare with published figures that leave it out.
+    pub assume_best_effort: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { jitter_override: BTreeMap::new(), assume_best_effort: true }
+    }
+}
