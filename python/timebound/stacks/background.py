@@ -1,0 +1,184 @@
+"""Background traffic: what nobody measures but everybody meets.
+
+Constant UDP and bursts keep a declared arrival curve. TCP, Poisson, request/response and video promise nothing but their
+largest frame, so no flow of their class or below has a finite bound.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from timebound.scenario.model import Background
+from timebound.stacks import release
+from timebound.stacks.plan import Marker, Plan, Stream
+from timebound.stacks.wire import TCP_ACK_WIRE, tcp_frames, udp_frame, wire_bytes
+
+FIRST_PORT = 50_000
+UDP_JITTER_NS = 1_000_000
+"""Declared release jitter of constant UDP and bursts."""
+FULL_FRAME = wire_bytes(1500)
+GROUP_OF_PICTURES = 12
+I_TO_P = 4
+"""An I picture has four times the bytes of a P picture."""
+VIDEO_PACKET = 1400
+
+
+def lay(plan: Plan) -> None:
+    """Adds the scenario's background traffic."""
+    for index, item in enumerate(plan.scenario.background):
+        origin = f"background[{index}]"
+        plan.role(item.source, "background")
+        plan.role(item.destination, "background")
+        streams, traffic = _describe(plan, item)
+        for stream in streams:
+            plan.add(origin, stream)
+        tcp = item.kind in ("tcp", "request-response")
+        source, target = plan.addresses[item.source], plan.addresses[item.destination]
+        port = FIRST_PORT + 2 * index
+        there = f"background/{item.name}"
+        back = f"{there}/back" if tcp else None
+        plan.markers.append(
+            Marker(source, target, "tcp" if tcp else "udp", port, port + 1, data=there, ack=there if tcp else None)
+        )
+        if back is not None:
+            plan.markers.append(Marker(target, source, "tcp", port + 1, port, data=back, ack=back, rewrite_dscp=True))
+        plan.background.append(
+            {
+                "name": item.name,
+                "source": item.source,
+                "destination": item.destination,
+                "source_address": source,
+                "source_port": port,
+                "destination_address": target,
+                "port": port + 1,
+                "dscp": item.priority * release.DSCP_PER_CLASS,
+                "start_ns": item.start_ns,
+                "stop_ns": item.stop_ns,
+                "traffic": traffic,
+            }
+        )
+
+
+def _describe(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
+    match item.kind:
+        case "tcp":
+            return _tcp(plan, item)
+        case "udp":
+            return _constant(item)
+        case "poisson":
+            return _poisson(plan, item)
+        case "burst":
+            return _burst(item)
+        case "request-response":
+            return _request_response(item)
+        case "video":
+            return _video(item)
+
+
+def _stream(
+    item: Background, back: bool, frames: tuple[int, ...], pattern: dict[str, Any], period: int | None
+) -> Stream:
+    return Stream(
+        name=f"background/{item.name}/back" if back else f"background/{item.name}",
+        source=item.destination if back else item.source,
+        destinations=(item.source if back else item.destination,),
+        priority=item.priority,
+        role="background",
+        frames_bytes=frames,
+        period_ns=period,
+        jitter_ns=0 if period is None else UDP_JITTER_NS,
+        release=pattern,
+    )
+
+
+def _gap(frame: int, rate_bps: int) -> int:
+    """Time between frames of `frame` wire bytes at a wire rate, ns, rounded up."""
+    return max(1, -(-frame * 8 * 1_000_000_000 // rate_bps))
+
+
+def _payload_rate(rate_bps: int, payload: int, frame: int) -> int:
+    return max(1, rate_bps * payload // frame)
+
+
+def _rate(plan: Plan, item: Background) -> int:
+    """The stated rate, else that of the source's fastest link."""
+    if item.rate_bps is not None:
+        return item.rate_bps
+    rates = [link.forward.rate_bps for link in plan.scenario.links if link.a == item.source]
+    rates += [link.backward.rate_bps for link in plan.scenario.links if link.b == item.source]
+    return max(rates)
+
+
+def _tcp(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
+    gap = _gap(FULL_FRAME, _rate(plan, item))
+    streams = [
+        _stream(item, False, (FULL_FRAME,), {"kind": "constant", "gap_ns": gap, "frame_bytes": FULL_FRAME}, None),
+        _stream(
+            item, True, (TCP_ACK_WIRE,), {"kind": "constant", "gap_ns": 2 * gap, "frame_bytes": TCP_ACK_WIRE}, None
+        ),
+    ]
+    payload = 0 if item.rate_bps is None else _payload_rate(item.rate_bps, 1448, FULL_FRAME)
+    return streams, {"kind": "tcp-bulk", "rate_bps": payload}
+
+
+def _constant(item: Background) -> tuple[list[Stream], dict[str, Any]]:
+    assert item.rate_bps is not None
+    frame = udp_frame(item.size_bytes)
+    streams = [_stream(item, False, (frame,), {"kind": "periodic", "offset_ns": None}, _gap(frame, item.rate_bps))]
+    rate = _payload_rate(item.rate_bps, item.size_bytes, frame)
+    return streams, {"kind": "udp-constant", "rate_bps": rate, "payload_bytes": item.size_bytes}
+
+
+def _poisson(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
+    assert item.rate_bps is not None
+    frame = udp_frame(item.size_bytes)
+    gap = _gap(frame, item.rate_bps)
+    streams = [_stream(item, False, (frame,), {"kind": "poisson", "mean_gap_ns": gap, "frame_bytes": frame}, None)]
+    seed = release.stream_seed(plan.scenario.run.seed, f"background/{item.name}")
+    return streams, {"kind": "udp-poisson", "mean_gap_ns": gap, "payload_bytes": item.size_bytes, "seed": seed}
+
+
+def _burst(item: Background) -> tuple[list[Stream], dict[str, Any]]:
+    frames = (udp_frame(item.size_bytes),) * item.frames
+    streams = [_stream(item, False, frames, {"kind": "periodic", "offset_ns": None}, item.gap_ns)]
+    return streams, {
+        "kind": "udp-burst",
+        "gap_ns": item.gap_ns,
+        "frames": item.frames,
+        "payload_bytes": item.size_bytes,
+    }
+
+
+def _request_response(item: Background) -> tuple[list[Stream], dict[str, Any]]:
+    streams = []
+    for back, size in ((False, item.size_bytes), (True, item.response_bytes)):
+        frames = tcp_frames(max(1, size))
+        pattern: dict[str, Any] = {"kind": "silent"}
+        if item.gap_ns:
+            pattern = {"kind": "burst", "gap_ns": item.gap_ns, "frames": len(frames), "frame_bytes": max(frames)}
+        streams.append(_stream(item, back, (max(*frames, TCP_ACK_WIRE),), pattern, None))
+    return streams, {
+        "kind": "request-response",
+        "request_bytes": item.size_bytes,
+        "response_bytes": item.response_bytes,
+        "period_ns": item.gap_ns,
+    }
+
+
+def _video(item: Background) -> tuple[list[Stream], dict[str, Any]]:
+    assert item.rate_bps is not None
+    packet = min(item.size_bytes, VIDEO_PACKET)
+    frame = udp_frame(packet)
+    gap = 1_000_000_000 // item.frames_per_second
+    mean = max(24, item.rate_bps * packet // frame // 8 // item.frames_per_second)
+    small = max(12, mean * GROUP_OF_PICTURES // (I_TO_P + GROUP_OF_PICTURES - 1))
+    pattern = {"kind": "burst", "gap_ns": gap, "frames": max(1, -(-mean // packet)), "frame_bytes": frame}
+    return [_stream(item, False, (frame,), pattern, None)], {
+        "kind": "video",
+        "transport": "udp",
+        "picture_gap_ns": gap,
+        "group": GROUP_OF_PICTURES,
+        "i_picture_bytes": small * I_TO_P,
+        "p_picture_bytes": small,
+        "packet_bytes": packet,
+    }

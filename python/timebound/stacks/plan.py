@@ -1,0 +1,172 @@
+"""What a stack says: streams, segments, clients, programs, markers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from timebound.scenario.model import Scenario
+
+Role = Literal["data", "ack", "control", "background"]
+
+
+class PlanError(Exception):
+    """The scenario is well formed but no plan can be made of it; `path` is a path of the scenario."""
+
+    def __init__(self, path: str, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follows:
+    """This stream's frames are answers: each is sent because a frame of `stream` arrived.
+
+    Its jitter at its own first port is the jitter with which `stream` arrives at `destination` plus `extra_ns`.
+    """
+
+    stream: str
+    destination: str
+    extra_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Frames of one connection in one direction, as `StreamDecl` of the model.
+
+    `period_ns` is None for a stream that promises nothing but its largest frame (then `frames_bytes` has one entry).
+    """
+
+    name: str
+    source: str
+    destinations: tuple[str, ...]
+    priority: int
+    role: Role
+    frames_bytes: tuple[int, ...]
+    release: dict[str, Any]
+    period_ns: int | None
+    jitter_ns: int = 0
+    deadline_ns: int | None = None
+    follows: Follows | None = None
+
+    def declaration(self) -> dict[str, Any]:
+        """The JSON of `StreamDecl`."""
+        arrival: dict[str, Any]
+        if self.period_ns is None:
+            arrival = {"kind": "unbounded", "max_frame_bytes": max(self.frames_bytes)}
+        else:
+            arrival = {
+                "kind": "periodic",
+                "period_ns": self.period_ns,
+                "jitter_ns": self.jitter_ns,
+                "frames_bytes": list(self.frames_bytes),
+            }
+        return {
+            "name": self.name,
+            "source": self.source,
+            "destinations": list(self.destinations),
+            "class": self.priority,
+            "role": self.role,
+            "arrival": arrival,
+            "release": self.release,
+            "deadline_ns": self.deadline_ns,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of a message's way that crosses the network: `publish` to the broker, `deliver` from it, `direct`."""
+
+    name: Literal["publish", "deliver", "direct"]
+    stream: str
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A 5-tuple in one direction and the streams whose frames it carries.
+
+    `control` names the stream of frames with payload that are no messages (PUBREL between PUBLISH packets).
+    """
+
+    source: str
+    destination: str
+    protocol: Literal["tcp", "udp"]
+    source_port: int
+    destination_port: int
+    data: str | None
+    ack: str | None = None
+    control: str | None = None
+    header: tuple[int, int] | None = None
+    """(bytes from the start of a message to the measurement header, bytes of one message)."""
+    rewrite_dscp: bool = False
+
+    def plan(self) -> dict[str, Any]:
+        """The JSON of `MarkerPlan`."""
+        header = None if self.header is None else {"payload_offset": self.header[0], "message_bytes": self.header[1]}
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "protocol": self.protocol,
+            "source_port": self.source_port,
+            "destination_port": self.destination_port,
+            "data": self.data,
+            "ack": self.ack,
+            "rewrite_dscp": self.rewrite_dscp,
+            "header": header,
+        }
+
+
+@dataclass(slots=True)
+class Plan:
+    """Everything that prediction, simulation and emulation need to know of a scenario.
+
+    `segments` maps (flow name, receiver) to its segments in order; flows and receivers are numbered in records by their
+    position in `scenario.flows` and `scenario.hosts`. `clients`, `udp`, `udp_receivers`, `background` are parts of the
+    endpoints' plan, `programs` of the emulation plan.
+    """
+
+    scenario: Scenario
+    addresses: dict[str, str]
+    streams: list[Stream] = field(default_factory=list)
+    segments: dict[tuple[str, str], list[Segment]] = field(default_factory=dict)
+    markers: list[Marker] = field(default_factory=list)
+    clients: list[dict[str, Any]] = field(default_factory=list)
+    udp: list[dict[str, Any]] = field(default_factory=list)
+    udp_receivers: list[dict[str, Any]] = field(default_factory=list)
+    background: list[dict[str, Any]] = field(default_factory=list)
+    programs: list[dict[str, Any]] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    """Files that the run folder must hold before the start (broker configurations): path in it -> content."""
+    roles: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """What a reader must know of how this stack was laid on the network."""
+    origins: dict[str, str] = field(default_factory=dict)
+    """Stream name -> path of the scenario that it comes from."""
+
+    def add(self, origin: str, stream: Stream) -> Stream:
+        """Adds a stream that comes from `origin`, a path of the scenario."""
+        self.streams.append(stream)
+        self.origins[stream.name] = origin
+        return stream
+
+    def role(self, node: str, role: str) -> None:
+        """Notes what a node does, for the picture of the topology."""
+        roles = self.roles.setdefault(node, [])
+        if role not in roles:
+            roles.append(role)
+
+    def declaration(self) -> dict[str, Any]:
+        """The JSON of the model's `Declaration`."""
+        return {**self.scenario.declaration(), "streams": [stream.declaration() for stream in self.streams]}
+
+    def flow_numbers(self) -> dict[str, int]:
+        """Flow name -> number in the records."""
+        return {flow.name: number for number, flow in enumerate(self.scenario.flows)}
+
+    def host_numbers(self) -> dict[str, int]:
+        """Host name -> number in the records."""
+        return {host.name: number for number, host in enumerate(self.scenario.hosts)}

@@ -1,0 +1,91 @@
+"""UDP: one datagram per message and receiver, or one per message to a multicast group."""
+
+from __future__ import annotations
+
+from timebound.scenario.model import UdpStack
+from timebound.stacks import release
+from timebound.stacks.plan import Marker, Plan, PlanError, Segment, Stream
+from timebound.stacks.wire import udp_frame
+
+FIRST_SOURCE_PORT = 20_000
+PORT = 40_000
+LARGEST_DATAGRAM = 1472
+"""UDP payload of one 1500-byte IP packet; larger ones would be fragmented, and fragments carry no ports."""
+
+
+def lay(plan: Plan, stack: UdpStack) -> None:
+    """Adds the scenario's flows as UDP streams."""
+    seed = plan.scenario.run.seed
+    numbers, hosts = plan.flow_numbers(), plan.host_numbers()
+    ports: dict[str, int] = {}
+    for index, flow in enumerate(plan.scenario.flows):
+        if flow.size_bytes > LARGEST_DATAGRAM:
+            raise PlanError(
+                f"flows[{index}].size_bytes",
+                f"a datagram of {flow.size_bytes} bytes would be fragmented",
+                f"UDP messages of this stack have at most {LARGEST_DATAGRAM} bytes",
+            )
+        plan.role(flow.source, "publisher")
+        group = f"239.192.{numbers[flow.name] // 256 % 256}.{numbers[flow.name] % 256}"
+        together = stack.multicast and len(flow.receivers) > 1
+        sets = [flow.receivers] if together else [(receiver,) for receiver in flow.receivers]
+        frame = udp_frame(flow.size_bytes)
+        for receivers in sets:
+            name = f"{flow.name}/direct" if len(sets) == 1 else f"{flow.name}/direct>{receivers[0]}"
+            plan.add(
+                f"flows[{index}]",
+                Stream(
+                    name=name,
+                    source=flow.source,
+                    destinations=receivers,
+                    priority=flow.priority,
+                    role="data",
+                    frames_bytes=(frame,),
+                    period_ns=flow.period_ns if release.is_bounded(flow) else None,
+                    jitter_ns=flow.jitter_ns,
+                    release=release.simulated(flow, frame),
+                    deadline_ns=flow.deadline_ns,
+                ),
+            )
+            source_port = ports[flow.source] = ports.get(flow.source, FIRST_SOURCE_PORT - 1) + 1
+            port = PORT + numbers[flow.name] % 20_000
+            target = group if together else plan.addresses[receivers[0]]
+            plan.markers.append(
+                Marker(
+                    source=plan.addresses[flow.source],
+                    destination=target,
+                    protocol="udp",
+                    source_port=source_port,
+                    destination_port=port,
+                    data=name,
+                    header=(0, flow.size_bytes),
+                )
+            )
+            plan.udp.append(
+                {
+                    "name": name,
+                    "node": flow.source,
+                    "local_address": plan.addresses[flow.source],
+                    "local_port": source_port,
+                    "destination": target,
+                    "port": port,
+                    "dscp": flow.priority * release.DSCP_PER_CLASS,
+                    "flow": numbers[flow.name],
+                    "payload_bytes": flow.size_bytes,
+                    "release": release.emulated(flow, seed),
+                }
+            )
+            for receiver in receivers:
+                plan.role(receiver, "subscriber")
+                plan.segments[flow.name, receiver] = [Segment("direct", name, flow.source, receiver)]
+                plan.udp_receivers.append(
+                    {
+                        "name": f"{flow.name}>{receiver}",
+                        "node": receiver,
+                        "address": target if together else plan.addresses[receiver],
+                        "port": port,
+                        "interface": plan.addresses[receiver],
+                        "flow": numbers[flow.name],
+                        "receiver": hosts[receiver],
+                    }
+                )

@@ -1,0 +1,61 @@
+"""Sizes on the wire: how many bytes of Ethernet a message becomes.
+
+A frame's size counts the whole wire: preamble and start delimiter (8), header (14), payload, FCS (4), inter-frame gap
+(12), IEEE 802.3 clause 4; frames below the Ethernet minimum are padded to 60 bytes before the FCS.
+"""
+
+from __future__ import annotations
+
+ETHERNET_HEADER = 14
+FCS = 4
+PREAMBLE_AND_GAP = 20
+MINIMUM_WITHOUT_FCS = 60
+IPV4_HEADER = 20
+UDP_HEADER = 8
+TCP_HEADER = 32
+"""TCP header with the timestamp option (RFC 7323), which Linux negotiates unless it is turned off."""
+
+TCP_ACK_WIRE = 90
+"""A TCP segment without payload: 14 + 20 + 32 + 4 + 20 bytes."""
+TCP_HANDSHAKE_WIRE = 98
+"""The largest segment without payload, SYN with options: 14 + 20 + 40 + 4 + 20 bytes."""
+DELAYED_ACK_NS = 40_000_000
+"""Least delayed-ACK time of Linux (TCP_DELACK_MIN); longer ones need a round trip of that length."""
+
+
+def wire_bytes(ip_packet: int) -> int:
+    """Bytes on the wire of an IP packet of `ip_packet` bytes."""
+    return max(ETHERNET_HEADER + ip_packet, MINIMUM_WITHOUT_FCS) + FCS + PREAMBLE_AND_GAP
+
+
+def tcp_frames(message: int, mtu: int = 1500) -> list[int]:
+    """Wire sizes of the segments that carry `message` bytes written at once (segmentation offload is off in every node)."""
+    largest = mtu - IPV4_HEADER - TCP_HEADER
+    whole, rest = divmod(message, largest)
+    return [wire_bytes(mtu)] * whole + ([wire_bytes(rest + IPV4_HEADER + TCP_HEADER)] if rest else [])
+
+
+def udp_frame(payload: int) -> int:
+    """Wire size of the frame that carries one unfragmented datagram."""
+    return wire_bytes(payload + UDP_HEADER + IPV4_HEADER)
+
+
+def varint_bytes(value: int) -> int:
+    """Length of an MQTT variable byte integer (MQTT 5.0, section 1.5.5)."""
+    length = 1
+    while value > 127:
+        value >>= 7
+        length += 1
+    return length
+
+
+def mqtt_publish(topic: str, payload: int, qos: int, version5: bool) -> tuple[int, int]:
+    """Size of a PUBLISH packet without properties, and where its payload starts (MQTT 5.0, section 3.3; MQTT 3.1.1, 3.3)."""
+    variable = 2 + len(topic.encode()) + (2 if qos > 0 else 0) + (1 if version5 else 0)
+    header = 1 + varint_bytes(variable + payload) + variable
+    return header + payload, header
+
+
+MQTT_ACKNOWLEDGEMENT = 6
+"""The longest PUBACK, PUBREC, PUBREL or PUBCOMP that brokers send: 4 bytes, with reason code and no properties 6."""
+MQTT_PING = 2
