@@ -1,0 +1,505 @@
+//! The machine: frames and time in, deliveries and drops out.
+
+use crate::change::Change;
+use crate::events::{Event, EventQueue, LAST, MOST_PORTS};
+use crate::frame::{DropReason, Frame, NO_LEAF, Route, Sink};
+use crate::groups::Groups;
+use crate::medium::Medium;
+use crate::port::{PortCounters, PortState};
+use crate::slab::{NONE, Slab};
+use crate::wiring::Wiring;
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use timebound_model::{Network, NodeId, PortId, Time};
+
+/// How a switch's delay is chosen from its range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switching {
+    /// Uniformly, from the named stream of the link on which the frame came.
+    #[default]
+    Uniform,
+    /// The least or the greatest, by the same streams: what a search for worst cases wants.
+    Extremes,
+    Least,
+    Greatest,
+}
+
+/// The emulated network; see the crate's documentation for how to drive it.
+#[derive(Debug)]
+pub struct Fabric {
+    network: Arc<Network>,
+    wiring: Arc<Wiring>,
+    seed: u64,
+    switching: Switching,
+    ports: Vec<PortState>,
+    media: Vec<Medium>,
+    slab: Slab,
+    events: EventQueue,
+    sequence: u64,
+    /// In order of time, then of call.
+    ingress: VecDeque<(u64, NodeId, Frame)>,
+    changes: VecDeque<(u64, Change)>,
+    groups: Groups,
+    /// The earliest time at which something may still enter.
+    floor: u64,
+}
+
+impl Fabric {
+    /// A quiet network at time zero.
+    ///
+    /// # Panics
+    /// If the network has more than 2^22 ports.
+    #[must_use]
+    pub fn new(network: Arc<Network>, seed: u64) -> Self {
+        assert!(network.ports.len() <= MOST_PORTS, "at most {MOST_PORTS} ports");
+        let wiring = Arc::new(Wiring::new(&network));
+        let ports = (0..network.ports.len())
+            .map(|port| PortState::new(&network, &wiring, PortId::new(port), seed))
+            .collect();
+        let media = vec![Medium::default(); network.media as usize];
+        Self {
+            network,
+            wiring,
+            seed,
+            switching: Switching::default(),
+            ports,
+            media,
+            slab: Slab::new(),
+            events: EventQueue::default(),
+            sequence: 0,
+            ingress: VecDeque::new(),
+            changes: VecDeque::new(),
+            groups: Groups::default(),
+            floor: 0,
+        }
+    }
+
+    /// Back to a quiet network at time zero under another seed; keeps its memory. Changes and group members are forgotten.
+    pub fn reset(&mut self, seed: u64) {
+        self.seed = seed;
+        for (index, port) in self.ports.iter_mut().enumerate() {
+            port.reset(&self.network, &self.wiring, PortId::new(index), seed);
+        }
+        self.media.iter_mut().for_each(Medium::clear);
+        self.slab.clear();
+        self.events.clear();
+        self.sequence = 0;
+        self.ingress.clear();
+        self.changes.clear();
+        self.groups = Groups::default();
+        self.floor = 0;
+    }
+
+    /// How switching delays are chosen from now on.
+    pub fn set_switching(&mut self, switching: Switching) {
+        self.switching = switching;
+    }
+
+    /// The network that this fabric runs.
+    #[must_use]
+    pub fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// A frame leaves `host` for its first port. Returns the effective stamp: `at`, or the first nanosecond after the time
+    /// to which the fabric has advanced where `at` lies at or before it. Frames of one stamp enter in the order of calls,
+    /// before anything that happens inside at that time.
+    pub fn ingress(&mut self, at: Time, host: NodeId, frame: Frame) -> Time {
+        let stamp = at.0.max(self.floor);
+        let place = match self.ingress.back() {
+            Some(last) if last.0 > stamp => self.ingress.partition_point(|entry| entry.0 <= stamp),
+            _ => self.ingress.len(),
+        };
+        self.ingress.insert(place, (stamp, host, frame));
+        Time(stamp)
+    }
+
+    /// Changes the conditions at a time; returns the effective time, chosen as for [`Fabric::ingress`].
+    pub fn schedule(&mut self, at: Time, change: Change) -> Time {
+        let stamp = at.0.max(self.floor);
+        let place = self.changes.partition_point(|entry| entry.0 <= stamp);
+        self.changes.insert(place, (stamp, change));
+        Time(stamp)
+    }
+
+    /// `host` wants the frames of `group` from now on; true if it had not before.
+    pub fn join(&mut self, group: u32, host: NodeId) -> bool {
+        self.groups.join(&self.network, &self.wiring, group, host)
+    }
+
+    /// `host` no longer wants the frames of `group`; true if it had before.
+    pub fn leave(&mut self, group: u32, host: NodeId) -> bool {
+        self.groups.leave(&self.network, &self.wiring, group, host)
+    }
+
+    /// When something happens next, `None` while nothing is under way.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        let next = self.events.next_time().min(self.next_outside());
+        (next != u64::MAX).then_some(Time(next))
+    }
+
+    /// Time of the next change or ingress.
+    #[inline]
+    fn next_outside(&self) -> u64 {
+        let front = |time: Option<u64>| time.unwrap_or(u64::MAX);
+        front(self.changes.front().map(|c| c.0)).min(front(self.ingress.front().map(|i| i.0)))
+    }
+
+    /// Frames inside: waiting, in transmission, in flight.
+    #[must_use]
+    pub fn frames_inside(&self) -> usize {
+        self.slab.used()
+    }
+
+    #[must_use]
+    pub fn counters(&self, port: PortId) -> &PortCounters {
+        &self.ports[port.index()].counters
+    }
+
+    /// Starts a new window for [`PortCounters::window_queue_bytes`] at every port.
+    pub fn begin_window(&mut self) {
+        for port in &mut self.ports {
+            port.counters.window_queue_bytes = port.counters.queued_bytes;
+        }
+    }
+
+    /// Lets everything happen that happens at or before `to`. `Time::MAX` runs until nothing is under way.
+    pub fn advance<S: Sink>(&mut self, to: Time, sink: &mut S) {
+        let mut last = 0;
+        loop {
+            let outside = self.next_outside();
+            // Inside events come after changes and ingress of the same time.
+            while self.events.next_time() < outside && self.events.next_time() <= to.0 {
+                if let Some((now, event)) = self.events.pop() {
+                    last = now;
+                    self.handle(now, event, sink);
+                }
+            }
+            if outside > to.0 || outside == u64::MAX {
+                break;
+            }
+            last = outside;
+            self.enter(outside, sink);
+        }
+        let reached = if to == Time::MAX { last } else { to.0 };
+        self.floor = self.floor.max(reached + 1);
+    }
+
+    /// The next change or, failing one at this time, the next ingress.
+    fn enter<S: Sink>(&mut self, now: u64, sink: &mut S) {
+        if self.changes.front().is_some_and(|change| change.0 <= now) {
+            if let Some((_, change)) = self.changes.pop_front() {
+                self.apply(&change);
+            }
+        } else if let Some((_, host, frame)) = self.ingress.pop_front() {
+            let index = self.slab.insert(frame, NONE, false);
+            if host.index() < self.network.nodes.len() {
+                self.forward(now, host, NONE, index, sink);
+            } else {
+                self.drop(now, None, index, DropReason::NoRoute, sink);
+            }
+        }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Impairments(port, impairments) => {
+                self.ports[port.index()].impair(impairments, &self.wiring, *port, self.seed);
+            }
+            Change::Rate(port, rate) => self.ports[port.index()].rate = *rate,
+            Change::Propagation(port, span) => self.ports[port.index()].propagation = span.0,
+            Change::LinkUp(link) | Change::LinkDown(link) => {
+                let down = matches!(change, Change::LinkDown(_));
+                for port in &mut self.ports[link.index() * 2..link.index() * 2 + 2] {
+                    port.down = down;
+                    port.spoiled |= down;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn handle<S: Sink>(&mut self, now: u64, event: Event, sink: &mut S) {
+        match event {
+            Event::TransmissionEnd(port) => self.end_transmission(now, port, sink),
+            Event::Arrival(port) => {
+                let state = &mut self.ports[port as usize];
+                let Some(index) = state.in_flight.pop(&self.slab) else {
+                    return;
+                };
+                if let Some(next) = state.in_flight.head() {
+                    let entry = self.slab.get(next);
+                    self.events.push(entry.time, entry.sequence, event);
+                }
+                self.arrive(now, port, index, sink);
+            }
+            Event::Overtaking(port) => {
+                if let Some(Reverse((_, _, index))) = self.ports[port as usize].overtaking.pop() {
+                    self.arrive(now, port, index, sink);
+                }
+            }
+            Event::Grant(medium) => {
+                if let Some(port) = self.media[medium as usize].grant() {
+                    self.ports[port as usize].requested = false;
+                    self.start_transmission(now, port);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// A frame enters the node at the end of the link behind `port`.
+    #[inline]
+    fn arrive<S: Sink>(&mut self, now: u64, port: u32, index: u32, sink: &mut S) {
+        let state = &self.ports[port as usize];
+        let peer = NodeId(state.peer);
+        if !state.peer_is_host {
+            return self.forward(now, peer, state.reverse, index, sink);
+        }
+        let entry = self.slab.get(index);
+        let leaf = if entry.position == NONE {
+            NO_LEAF
+        } else {
+            self.wiring.hop(entry.position).leaf
+        };
+        sink.delivered(Time(now), peer, leaf, &entry.frame, entry.damaged);
+        self.slab.remove(index);
+    }
+
+    /// Hands a frame to the egress ports of `node` (never back out of `back`).
+    #[inline]
+    fn forward<S: Sink>(&mut self, now: u64, node: NodeId, back: u32, index: u32, sink: &mut S) {
+        let entry = self.slab.get(index);
+        match entry.frame.route {
+            Route::Tree(stream) => {
+                let range = if entry.position == NONE {
+                    // Only the source may enter its tree.
+                    let source = self.network.streams.get(stream.index()).map(|s| s.source);
+                    self.wiring.roots(stream).filter(|_| source == Some(node))
+                } else {
+                    Some(self.wiring.after(entry.position))
+                };
+                self.forward_tree(now, range.unwrap_or((0, 0)), index, sink);
+            }
+            Route::Unicast(destination) => match self.network.routes.next_hop(node, destination) {
+                Some(port) => self.enqueue(now, port.0, index, sink),
+                None => self.drop(now, None, index, DropReason::NoRoute, sink),
+            },
+            Route::Multicast(_) | Route::Broadcast => self.flood(now, node, back, index, sink),
+        }
+    }
+
+    #[inline]
+    fn forward_tree<S: Sink>(&mut self, now: u64, (first, end): (u32, u32), index: u32, sink: &mut S) {
+        if first == end {
+            return self.drop(now, None, index, DropReason::NoRoute, sink);
+        }
+        if end - first > 1 {
+            sink.copied(self.slab.get(index).frame.handle, end - first - 1);
+        }
+        for child in first..end {
+            let position = self.wiring.child(child);
+            let copy = if child + 1 == end {
+                index
+            } else {
+                self.slab.copy(index)
+            };
+            self.slab.get_mut(copy).position = position;
+            self.enqueue(now, self.wiring.hop(position).port, copy, sink);
+        }
+    }
+
+    /// Broadcast and groups: all ports of the spanning tree, or those that lead to members.
+    fn flood<S: Sink>(&mut self, now: u64, node: NodeId, back: u32, index: u32, sink: &mut S) {
+        let wiring = Arc::clone(&self.wiring);
+        let frame = self.slab.get(index).frame;
+        let mut waiting = None;
+        for &port in wiring.spanning(node) {
+            let wanted = match frame.route {
+                Route::Multicast(group) => self.groups.leads_to_members(group, port),
+                _ => true,
+            };
+            if port == back || !wanted {
+                continue;
+            }
+            if let Some(earlier) = waiting.replace(port) {
+                sink.copied(frame.handle, 1);
+                let copy = self.slab.copy(index);
+                self.enqueue(now, earlier, copy, sink);
+            }
+        }
+        match waiting {
+            Some(port) => self.enqueue(now, port, index, sink),
+            None => self.drop(now, None, index, DropReason::NoRoute, sink),
+        }
+    }
+
+    #[inline]
+    fn enqueue<S: Sink>(&mut self, now: u64, port: u32, index: u32, sink: &mut S) {
+        let state = &mut self.ports[port as usize];
+        if state.passes {
+            return self.pass(now, port, index, sink);
+        }
+        let wire = self.slab.get(index).frame.wire.0;
+        // A frame that need not wait behind another takes no buffer.
+        if !state.is_idle() && !state.has_room(wire) {
+            return self.drop(now, Some(port), index, DropReason::Buffer, sink);
+        }
+        if state.is_idle() && state.medium == NONE {
+            return self.send(now, port, index);
+        }
+        state.queues.push(&mut self.slab, index);
+        state.count_queued(wire);
+        if state.sending == NONE && !state.requested {
+            self.request_medium(now, port);
+        }
+    }
+
+    fn request_medium(&mut self, now: u64, port: u32) {
+        let state = &mut self.ports[port as usize];
+        state.requested = true;
+        let medium = state.medium;
+        if self.media[medium as usize].request(now, port) {
+            self.events.push(now, LAST, Event::Grant(medium));
+        }
+    }
+
+    #[inline]
+    fn start_transmission(&mut self, now: u64, port: u32) {
+        let state = &mut self.ports[port as usize];
+        if let Some(index) = state.queues.pop(&self.slab) {
+            state.counters.queued_bytes -= u64::from(self.slab.get(index).frame.wire.0);
+            self.send(now, port, index);
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, now: u64, port: u32, index: u32) {
+        let sequence = self.next_sequence();
+        let state = &mut self.ports[port as usize];
+        let end = now + state.rate.transmission_time(self.slab.get(index).frame.wire).0;
+        (state.sending, state.sending_since, state.spoiled) = (index, now, state.down);
+        self.events.push(end, sequence, Event::TransmissionEnd(port));
+    }
+
+    #[inline]
+    fn end_transmission<S: Sink>(&mut self, now: u64, port: u32, sink: &mut S) {
+        let state = &mut self.ports[port as usize];
+        let (index, started, spoiled) = (state.sending, state.sending_since, state.spoiled);
+        let medium = state.medium;
+        state.sending = NONE;
+        self.launch(now, port, index, started, spoiled, sink);
+        let waits = !self.ports[port as usize].queues.is_empty();
+        if medium == NONE {
+            if waits {
+                self.start_transmission(now, port);
+            }
+            return;
+        }
+        if self.media[medium as usize].release() {
+            self.events.push(now, LAST, Event::Grant(medium));
+        }
+        if waits {
+            self.request_medium(now, port);
+        }
+    }
+
+    /// Out of a shared segment: on the air already, so the frame goes on at once.
+    fn pass<S: Sink>(&mut self, now: u64, port: u32, index: u32, sink: &mut S) {
+        let down = self.ports[port as usize].down;
+        self.launch(now, port, index, now, down, sink);
+    }
+
+    /// The last bit is on the link: count, let the impairments judge, send it on its way.
+    #[inline]
+    fn launch<S: Sink>(
+        &mut self,
+        now: u64,
+        port: u32,
+        index: u32,
+        started: u64,
+        spoiled: bool,
+        sink: &mut S,
+    ) {
+        let frame = &self.slab.get(index).frame;
+        if S::TRANSMISSIONS {
+            sink.transmitted(PortId(port), Time(started), Time(now), frame);
+        }
+        let state = &mut self.ports[port as usize];
+        state.count_sent(frame.wire.0);
+        let mut delay = state.propagation;
+        if state.rules.is_some() || spoiled {
+            let outcome = state
+                .rules
+                .as_mut()
+                .map(|rules| rules.judge(started, now))
+                .unwrap_or_default();
+            let reason = if spoiled {
+                Some(DropReason::Outage)
+            } else {
+                outcome.dropped
+            };
+            if let Some(reason) = reason {
+                return self.drop(now, Some(port), index, reason, sink);
+            }
+            delay += outcome.delay;
+            self.slab.get_mut(index).damaged |= outcome.damaged;
+            if outcome.duplicated {
+                sink.copied(self.slab.get(index).frame.handle, 1);
+                let copy = self.slab.copy(index);
+                self.fly(now, port, index, delay);
+                return self.fly(now, port, copy, delay);
+            }
+        }
+        self.fly(now, port, index, delay);
+    }
+
+    /// Under way for `delay`, then (at a switch) for the switching delay. Unless the link reorders, a frame neither arrives
+    /// nor is switched before its predecessor on the link. (Both waits are one event, which halves the event queue's work.)
+    #[inline]
+    fn fly(&mut self, now: u64, port: u32, index: u32, delay: u64) {
+        let sequence = self.next_sequence();
+        let switching = self.switching;
+        let state = &mut self.ports[port as usize];
+        let extra = state.switching_least
+            + match state.switching_range {
+                0 => 0,
+                range => match switching {
+                    Switching::Uniform => state.switching_draws.up_to(range),
+                    Switching::Extremes => range * (state.switching_draws.bits() & 1),
+                    Switching::Least => 0,
+                    Switching::Greatest => range,
+                },
+            };
+        let entry = self.slab.get_mut(index);
+        entry.sequence = sequence;
+        if state.reorders {
+            entry.time = now + delay + extra;
+            state.overtaking.push(Reverse((entry.time, sequence, index)));
+            self.events.push(entry.time, sequence, Event::Overtaking(port));
+            return;
+        }
+        state.last_arrival = state.last_arrival.max(now + delay);
+        state.last_entry = state.last_entry.max(state.last_arrival + extra);
+        entry.time = state.last_entry;
+        if state.in_flight.push(&mut self.slab, index) {
+            self.events.push(state.last_entry, sequence, Event::Arrival(port));
+        }
+    }
+
+    #[cold]
+    fn drop<S: Sink>(&mut self, now: u64, port: Option<u32>, index: u32, reason: DropReason, sink: &mut S) {
+        if let Some(port) = port {
+            self.ports[port as usize].count_dropped(reason);
+        }
+        sink.dropped(Time(now), port.map(PortId), &self.slab.get(index).frame, reason);
+        self.slab.remove(index);
+    }
+}

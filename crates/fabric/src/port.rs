@@ -1,0 +1,165 @@
+//! The state of one egress port and of the link behind it.
+
+use crate::draws::Draws;
+use crate::frame::DropReason;
+use crate::impairment::Rules;
+use crate::queues::Queues;
+use crate::slab::{List, NONE};
+use crate::wiring::Wiring;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use timebound_model::{Impairments, Network, NodeKind, PortId, Rate};
+
+/// What a port has done since the fabric was made or reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PortCounters {
+    /// Frames sent, lost ones on the link included.
+    pub frames: u64,
+    /// Wire bytes of these.
+    pub wire_bytes: u64,
+    /// Frames that found the buffer full.
+    pub dropped_buffer: u64,
+    /// Frames sent, but lost on the link: loss, corruption, outage.
+    pub dropped_link: u64,
+    /// Wire bytes that wait now (the frame in transmission does not count).
+    pub queued_bytes: u64,
+    /// The most that ever waited.
+    pub largest_queue_bytes: u64,
+    /// The most that waited since [`crate::Fabric::begin_window`].
+    pub window_queue_bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct PortState {
+    pub(crate) queues: Queues,
+    pub(crate) rate: Rate,
+    pub(crate) propagation: u64,
+    pub(crate) buffer: u64,
+    /// The frame that is being sent.
+    pub(crate) sending: u32,
+    pub(crate) sending_since: u64,
+    /// The link was down during the transmission.
+    pub(crate) spoiled: bool,
+    pub(crate) down: bool,
+    /// Way out of a shared segment: frames pass without queue and without a second serialisation.
+    pub(crate) passes: bool,
+    /// Waits for its medium.
+    pub(crate) requested: bool,
+    /// `NONE` for a full-duplex port.
+    pub(crate) medium: u32,
+    pub(crate) reverse: u32,
+    pub(crate) peer: u32,
+    pub(crate) peer_is_host: bool,
+    /// Frames that arrive in the order in which they were sent.
+    pub(crate) in_flight: List,
+    /// Frames that may overtake: (time, sequence, entry).
+    pub(crate) overtaking: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    pub(crate) reorders: bool,
+    pub(crate) last_arrival: u64,
+    pub(crate) last_entry: u64,
+    pub(crate) rules: Option<Box<Rules>>,
+    pub(crate) switching_least: u64,
+    pub(crate) switching_range: u64,
+    pub(crate) switching_draws: Draws,
+    pub(crate) counters: PortCounters,
+}
+
+impl PortState {
+    pub(crate) fn new(network: &Network, wiring: &Wiring, id: PortId, seed: u64) -> Self {
+        let port = &network.ports[id.index()];
+        let peer = &network.nodes[port.peer.index()];
+        // Hosts take frames as they come, and a segment hands them on without storing.
+        let (least, greatest) = match peer.kind {
+            NodeKind::Switch => (peer.switching_min.0, peer.switching_max.0),
+            NodeKind::Host | NodeKind::Segment => (0, 0),
+        };
+        let mut state = Self {
+            queues: Queues::new(&port.discipline),
+            rate: port.rate,
+            propagation: port.propagation.0,
+            buffer: port.buffer_bytes,
+            sending: NONE,
+            sending_since: 0,
+            spoiled: false,
+            down: false,
+            passes: network.nodes[port.node.index()].kind == NodeKind::Segment,
+            requested: false,
+            medium: port.medium.map_or(NONE, |medium| medium.0),
+            reverse: port.reverse.0,
+            peer: port.peer.0,
+            peer_is_host: peer.kind == NodeKind::Host,
+            in_flight: List::EMPTY,
+            overtaking: BinaryHeap::new(),
+            reorders: false,
+            last_arrival: 0,
+            last_entry: 0,
+            rules: None,
+            switching_least: least,
+            switching_range: greatest - least,
+            switching_draws: wiring.switching_names[id.index()].draws(seed),
+            counters: PortCounters::default(),
+        };
+        state.impair(&port.impairments, wiring, id, seed);
+        state
+    }
+
+    /// Sets the conditions of the link; a rule that was there goes on in its random streams.
+    pub(crate) fn impair(&mut self, impairments: &Impairments, wiring: &Wiring, id: PortId, seed: u64) {
+        self.reorders = impairments.jitter.as_ref().is_some_and(|jitter| jitter.reorder);
+        match &mut self.rules {
+            Some(rules) => rules.change(impairments),
+            None => {
+                let rules = Rules::new(impairments, &wiring.rule_names[id.index()], seed);
+                self.rules = (!rules.are_none()).then(|| Box::new(rules));
+            }
+        }
+    }
+
+    /// Back to the state at time zero under another seed, without giving memory back.
+    pub(crate) fn reset(&mut self, network: &Network, wiring: &Wiring, id: PortId, seed: u64) {
+        let port = &network.ports[id.index()];
+        self.queues.clear();
+        self.rate = port.rate;
+        self.propagation = port.propagation.0;
+        (self.sending, self.sending_since) = (NONE, 0);
+        (self.spoiled, self.down, self.requested) = (false, false, false);
+        self.in_flight = List::EMPTY;
+        self.overtaking.clear();
+        (self.last_arrival, self.last_entry) = (0, 0);
+        self.counters = PortCounters::default();
+        self.switching_draws = wiring.switching_names[id.index()].draws(seed);
+        self.rules = None;
+        self.impair(&port.impairments, wiring, id, seed);
+    }
+
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sending == NONE && self.queues.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn has_room(&self, wire: u32) -> bool {
+        self.counters.queued_bytes + u64::from(wire) <= self.buffer
+    }
+
+    #[inline]
+    pub(crate) fn count_queued(&mut self, wire: u32) {
+        let counters = &mut self.counters;
+        counters.queued_bytes += u64::from(wire);
+        counters.window_queue_bytes = counters.window_queue_bytes.max(counters.queued_bytes);
+        counters.largest_queue_bytes = counters.largest_queue_bytes.max(counters.queued_bytes);
+    }
+
+    #[inline]
+    pub(crate) fn count_sent(&mut self, wire: u32) {
+        self.counters.frames += 1;
+        self.counters.wire_bytes += u64::from(wire);
+    }
+
+    pub(crate) fn count_dropped(&mut self, reason: DropReason) {
+        match reason {
+            DropReason::Buffer => self.counters.dropped_buffer += 1,
+            _ => self.counters.dropped_link += 1,
+        }
+    }
+}

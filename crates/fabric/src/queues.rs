@@ -1,0 +1,144 @@
+//! The egress queues of one port: strict priority, plain FIFO, or deficit round robin.
+
+use crate::slab::{List, Slab};
+use timebound_model::Discipline;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Queues {
+    lists: [List; 8],
+    /// Bit `c` is set while class `c` waits.
+    occupied: u8,
+    service: Service,
+}
+
+#[derive(Debug, Clone)]
+enum Service {
+    StrictPriority,
+    Fifo,
+    DeficitRoundRobin(Box<Rounds>),
+}
+
+/// Deficit round robin (Shreedhar and Varghese 1996, section 3): each visit to a waiting class adds its quantum to what
+/// it may send; what is left when the next frame does not fit is kept for the next round, and lost when the class runs empty.
+#[derive(Debug, Clone)]
+struct Rounds {
+    quanta: [u64; 8],
+    deficits: [u64; 8],
+    class: usize,
+    /// The current class got its quantum for this visit.
+    credited: bool,
+}
+
+impl Queues {
+    pub(crate) fn new(discipline: &Discipline) -> Self {
+        let service = match discipline {
+            Discipline::StrictPriority => Service::StrictPriority,
+            Discipline::Fifo => Service::Fifo,
+            Discipline::Drr(quanta) => Service::DeficitRoundRobin(Box::new(Rounds {
+                quanta: quanta.map(|q| u64::from(q.max(1))),
+                deficits: [0; 8],
+                class: 7,
+                credited: false,
+            })),
+        };
+        Self {
+            lists: [List::EMPTY; 8],
+            occupied: 0,
+            service,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.lists = [List::EMPTY; 8];
+        self.occupied = 0;
+        if let Service::DeficitRoundRobin(rounds) = &mut self.service {
+            rounds.deficits = [0; 8];
+            rounds.class = 7;
+            rounds.credited = false;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.occupied == 0
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, slab: &mut Slab, index: u32) {
+        let class = match self.service {
+            Service::Fifo => 0,
+            _ => slab.get(index).frame.class.0.min(7),
+        };
+        self.lists[usize::from(class)].push(slab, index);
+        self.occupied |= 1 << class;
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self, slab: &Slab) -> Option<u32> {
+        if self.occupied == 0 {
+            return None;
+        }
+        let class = match &mut self.service {
+            Service::StrictPriority | Service::Fifo => 7 - self.occupied.leading_zeros() as usize,
+            Service::DeficitRoundRobin(rounds) => rounds.choose(self.occupied, &self.lists, slab),
+        };
+        let index = self.lists[class].pop(slab);
+        if self.lists[class].head().is_none() {
+            self.occupied &= !(1 << class);
+            if let Service::DeficitRoundRobin(rounds) = &mut self.service {
+                rounds.deficits[class] = 0;
+                rounds.leave();
+            }
+        }
+        index
+    }
+}
+
+impl Rounds {
+    fn leave(&mut self) {
+        self.class = (self.class + 7) % 8;
+        self.credited = false;
+    }
+
+    /// The class that sends next, its deficit already charged. From the most urgent class downwards, then around.
+    fn choose(&mut self, occupied: u8, lists: &[List; 8], slab: &Slab) -> usize {
+        let need = |class: usize| {
+            lists[class]
+                .head()
+                .map_or(0, |head| u64::from(slab.get(head).frame.wire.0))
+        };
+        let mut fruitless = 0;
+        loop {
+            let class = self.class;
+            if occupied & (1 << class) != 0 {
+                if !self.credited {
+                    self.deficits[class] += self.quanta[class];
+                    self.credited = true;
+                }
+                if need(class) <= self.deficits[class] {
+                    self.deficits[class] -= need(class);
+                    return class;
+                }
+            }
+            self.leave();
+            fruitless += 1;
+            if fruitless == 8 {
+                self.skip_rounds(occupied, need);
+                fruitless = 0;
+            }
+        }
+    }
+
+    /// Adds the quanta of all rounds in which nobody could send at once, so that tiny quanta cost no time.
+    fn skip_rounds(&mut self, occupied: u8, need: impl Fn(usize) -> u64) {
+        let waiting = || (0..8).filter(|class| occupied & (1 << class) != 0);
+        let rounds = waiting()
+            .map(|class| (need(class).saturating_sub(self.deficits[class])).div_ceil(self.quanta[class]))
+            .min()
+            .unwrap_or(0)
+            .saturating_sub(1);
+        for class in waiting() {
+            self.deficits[class] += rounds * self.quanta[class];
+        }
+    }
+}
