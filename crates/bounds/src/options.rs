@@ -16,6 +16,9 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { jitter_override: BTreeMap::new(), assume_best_effort: true }
+        Self {
+            jitter_override: BTreeMap::new(),
+            assume_best_effort: true,
+        }
     }
 }

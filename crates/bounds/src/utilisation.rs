@@ -1,0 +1,119 @@
+//! Exact long-run utilisation.
+
+use crate::port::Demand;
+use crate::result::Utilisation;
+use std::collections::BTreeMap;
+
+/// Fallback denominator: fine enough that rounding up is invisible, coarse enough that sums stay far from 128 bits.
+const FALLBACK: u128 = 1_000_000_000_000_000;
+
+impl Utilisation {
+    /// The sum of weight over period.
+    pub(crate) fn of(demands: impl Iterator<Item = Demand> + Clone) -> Self {
+        let mut by_period: BTreeMap<u64, u128> = BTreeMap::new();
+        for demand in demands {
+            *by_period.entry(demand.period).or_default() += u128::from(demand.weight);
+        }
+        let (numerator, denominator) = exact(&by_period).unwrap_or_else(|| rounded_up(&by_period));
+        Self {
+            value: ceil_div_f64(numerator, denominator),
+            numerator,
+            denominator,
+        }
+    }
+
+    /// Is there no capacity left? Then queues can grow without limit.
+    pub(crate) const fn is_exhausted(&self) -> bool {
+        self.numerator >= self.denominator
+    }
+}
+
+fn exact(by_period: &BTreeMap<u64, u128>) -> Option<(u128, u128)> {
+    let (mut numerator, mut denominator) = (0u128, 1u128);
+    for (&period, &weight) in by_period {
+        let period = u128::from(period);
+        let shared = gcd(denominator, period);
+        let common = (denominator / shared).checked_mul(period)?;
+        let scaled = numerator.checked_mul(period / shared)?;
+        let added = weight.checked_mul(common / period)?;
+        numerator = scaled.checked_add(added)?;
+        denominator = common;
+        let reduce = gcd(numerator, denominator);
+        numerator /= reduce;
+        denominator /= reduce;
+    }
+    Some((numerator, denominator))
+}
+
+/// Each summand rounded up: at most 10^-15 per distinct period above the exact value.
+fn rounded_up(by_period: &BTreeMap<u64, u128>) -> (u128, u128) {
+    let share = |(&period, &weight): (&u64, &u128)| match weight.checked_mul(FALLBACK) {
+        Some(scaled) => scaled.div_ceil(u128::from(period)),
+        None => (weight / u128::from(period))
+            .saturating_add(1)
+            .saturating_mul(FALLBACK),
+    };
+    (
+        by_period.iter().map(share).fold(0, u128::saturating_add),
+        FALLBACK,
+    )
+}
+
+const fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    if a == 0 { 1 } else { a }
+}
+
+/// A float that is not below the fraction: both conversions and the division round to nearest, at most three steps.
+fn ceil_div_f64(numerator: u128, denominator: u128) -> f64 {
+    let quotient = numerator as f64 / denominator as f64;
+    if numerator % denominator == 0 && numerator / denominator < 1 << 53 {
+        quotient
+    } else {
+        quotient.next_up().next_up().next_up()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(u64, u64)]) -> Utilisation {
+        Utilisation::of(pairs.iter().map(|&(weight, period)| Demand {
+            period,
+            jitter: 0,
+            weight,
+        }))
+    }
+
+    #[test]
+    fn a_third_and_a_sixth_and_a_half_are_exactly_one() {
+        let sum = of(&[(1, 3), (1, 6), (1, 2)]);
+        assert_eq!((sum.numerator, sum.denominator, sum.value), (1, 1, 1.0));
+        assert!(sum.is_exhausted());
+        assert!(!of(&[(1, 3), (1, 6), (499_999, 1_000_000)]).is_exhausted());
+    }
+
+    #[test]
+    fn incommensurable_periods_are_rounded_up() {
+        let primes = [
+            999_999_937u64,
+            999_999_893,
+            999_999_883,
+            999_999_797,
+            999_999_761,
+            999_999_757,
+        ];
+        let sum = of(&primes.map(|p| (1_000_000, p)));
+        assert_eq!(sum.denominator, FALLBACK);
+        assert!(sum.value > 6e-3 && sum.value < 6.000_01e-3);
+    }
+
+    #[test]
+    fn an_idle_port_has_utilisation_zero() {
+        assert_eq!(of(&[]).value, 0.0);
+        assert!(!of(&[]).is_exhausted());
+    }
+}
