@@ -1,6 +1,6 @@
 //! Conditions that change during a run.
 
-use timebound_model::{Impairments, LinkId, PortId, Rate, Span};
+use timebound_model::{Impairments, LinkId, NodeId, PortId, Rate, Span};
 
 /// Takes effect at its very virtual time, before everything else that happens then.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,4 +14,7 @@ pub enum Change {
     LinkUp(LinkId),
     /// Frames of which any part is sent while the link is down are lost (in both directions); what was sent before arrives.
     LinkDown(LinkId),
+    /// The host becomes a member of the group, as by [`crate::Fabric::join`], but at a recorded time.
+    Join(u32, NodeId),
+    Leave(u32, NodeId),
 }

@@ -3,6 +3,8 @@
 //! The generator is PCG XSL-RR 128/64 (O'Neill 2014, HMC-CS-2014-0905): one 128-bit multiplication per draw, and an
 //! increment of its own for every name, so two streams never run through the same sequence.
 
+use timebound_model::Span;
+
 /// A stream's name, hashed once so that a reset with another seed costs no string work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamName(u128);
@@ -83,6 +85,11 @@ impl Draws {
     #[inline]
     pub fn unit(&mut self) -> f64 {
         ((self.bits() >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
+    }
+
+    /// Exponential with this mean; the logarithm is `libm`'s, the same on every machine.
+    pub fn exponential(&mut self, mean: Span) -> Span {
+        Span((-(mean.0 as f64) * libm::log(self.unit())) as u64)
     }
 
     /// True with probability `chance`; always takes one draw.

@@ -210,6 +210,12 @@ impl Fabric {
             }
             Change::Rate(port, rate) => self.ports[port.index()].rate = *rate,
             Change::Propagation(port, span) => self.ports[port.index()].propagation = span.0,
+            Change::Join(group, host) => {
+                self.join(*group, *host);
+            }
+            Change::Leave(group, host) => {
+                self.leave(*group, *host);
+            }
             Change::LinkUp(link) | Change::LinkDown(link) => {
                 let down = matches!(change, Change::LinkDown(_));
                 for port in &mut self.ports[link.index() * 2..link.index() * 2 + 2] {

@@ -7,12 +7,14 @@
 //! This room knows no sockets, no clocks, and not how streams release their frames.
 
 mod change;
+pub mod classify;
 mod draws;
 mod events;
 mod fabric;
 mod frame;
 mod groups;
 mod impairment;
+pub mod l2;
 mod medium;
 mod port;
 mod queues;
