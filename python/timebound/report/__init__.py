@@ -1,0 +1,20 @@
+"""The report: a run folder becomes one self-contained HTML page with figures; two or more are compared.
+
+Knows the run folder (docs/results.md) and nothing of how it came about: neither the engine nor the Rust core.
+"""
+
+from .figures import FIGURES, figure_svg
+from .rows import Column, FlowTable, TableRow, flow_table
+from .run import ReportError
+from .write import write_report
+
+__all__ = [
+    "FIGURES",
+    "Column",
+    "FlowTable",
+    "ReportError",
+    "TableRow",
+    "figure_svg",
+    "flow_table",
+    "write_report",
+]

@@ -1,0 +1,345 @@
+"""The report page of one run: the answer first, then the reasons to trust it or not."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+
+from . import tables
+from .document import document, facts, section
+from .figures import NARROW, WIDE, draw
+from .markup import Markup, el, join
+from .run import Run, figure, mapping, text
+from .units import count_text, time_text
+from .words import HEADLINE, LIMITS, MEANINGS, METHOD, SYMBOL, headlines, known_verdict, reasons, sentence
+
+MOST_VIOLATIONS = 20
+
+
+def render(run: Run) -> str:
+    """The page as HTML text."""
+    sections = [
+        _latency(run),
+        _network(run),
+        _distributions(run),
+        _shares(run),
+        _series(run),
+        _tables(run),
+        _fidelity(run),
+        _meaning(run),
+        _reproduce(run),
+    ]
+    body = [
+        el("a", "Skip to the results", href="#latency", class_="skip"),
+        _header(run),
+        _contents(),
+        el("main", join(sections, "\n")),
+        el(
+            "footer",
+            el(
+                "p",
+                "Timebound report. Every figure on this page is in summary.json of the run folder; figures are also in figures/.",
+            ),
+        ),
+    ]
+    return document(f"{run.name}: {run.verdict} (Timebound)", body)
+
+
+def picture(run: Run, name: str, caption: str, missing: str) -> Markup:
+    """A figure in its wide and its narrow form, or a sentence that says why there is none."""
+    wide = draw(name, run, WIDE)
+    narrow = draw(name, run, NARROW)
+    if wide is None or narrow is None:
+        return el("p", missing, class_="note")
+    return el("figure", el("div", wide, class_="wide"), el("div", narrow, class_="narrow"), el("figcaption", caption))
+
+
+def _first(source: Mapping[str, object], *names: str) -> object:
+    return next((source[name] for name in names if source.get(name) not in (None, "", [], {})), None)
+
+
+def _plain(value: object) -> str:
+    """A manifest value as text: lists joined, objects as `key value` pairs."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(entry)}" for key, entry in list(value.items())[:20])
+    if isinstance(value, list):
+        return ", ".join(_plain(entry) for entry in value[:20])
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return text(value)
+
+
+def _header(run: Run) -> Markup:
+    scenario, manifest = run.scenario, run.manifest
+    duration = figure(scenario.get("duration_s"))
+    warmup = figure(scenario.get("warmup_s"))
+    measured = time_text(duration * 1e6) if duration is not None else None
+    if measured and warmup:
+        measured += f" after {time_text(warmup * 1e6)} of warm-up"
+    about = facts(
+        [
+            ("Run", _plain(_first(manifest, "started", "started_at", "start", "when", "time"))),
+            ("Host", _plain(_first(manifest, "host", "hostname"))),
+            ("Versions", _plain(_first(manifest, "versions", "version"))),
+            ("Parts that ran", _plain(_first(manifest, "parts", "ran", "verbs"))),
+            ("Stack", text(scenario.get("stack"))),
+            ("Seed", text(_first(scenario, "seed") if scenario.get("seed") is not None else manifest.get("seed"))),
+            ("Measured", measured),
+            ("Reading", text(scenario.get("reading"))),
+        ]
+    )
+    return el(
+        "header",
+        el("h1", run.name),
+        el("p", text(scenario.get("description")), class_="about") if scenario.get("description") else None,
+        _banner(run),
+        _numbers(run),
+        about,
+    )
+
+
+def _banner(run: Run) -> Markup:
+    verdict = known_verdict(run.verdict)
+    title = f"{SYMBOL[verdict]} {HEADLINE.get(verdict, run.verdict)}"
+    more = None
+    if run.violations:
+        shown = run.violations[:MOST_VIOLATIONS]
+        rest = len(run.violations) - len(shown)
+        entries = [el("li", f"{text(v.get('flow'))} → {text(v.get('receiver'))}: {text(v.get('text'))}") for v in shown]
+        more = el("ul", *entries, el("li", f"and {count_text(rest)} more in summary.json") if rest else None)
+    return el("div", el("strong", title), el("p", sentence(run)), more, class_=f"verdict is-{verdict}", role="status")
+
+
+def _numbers(run: Run) -> Markup:
+    boxes = []
+    for entry in headlines(run):
+        alarm = entry.value is not None and entry.value < 0
+        shown = el("dd", time_text(entry.value), class_="alarm" if alarm else None)
+        boxes.append(el("div", el("dt", entry.title), shown, el("dd", entry.detail)))
+    return el("dl", *boxes, class_="numbers")
+
+
+CONTENTS = (
+    ("latency", "Latency"),
+    ("network", "Network load"),
+    ("distributions", "Distributions"),
+    ("shares", "Where the time goes"),
+    ("series", "Over time"),
+    ("tables", "Tables"),
+    ("fidelity", "Fidelity"),
+    ("meaning", "Meaning and limits"),
+    ("reproduce", "Reproduce"),
+)
+
+
+def _contents() -> Markup:
+    return el(
+        "nav", el("ul", *(el("li", el("a", title, href=f"#{name}")) for name, title in CONTENTS)), aria_label="Sections"
+    )
+
+
+def _latency(run: Run) -> Markup:
+    caption = (
+        "For each flow at each receiver: the largest network latency observed, the largest that the simulator found, and the bound "
+        "that neither may exceed. The line with a triangle is the deadline. Point at a bar for exact figures."
+    )
+    missing = "There is no flow with a figure to show." if run.flows else "The scenario has no flow."
+    return section("latency", "Observed, simulated, bound", picture(run, "flows", caption, missing))
+
+
+def _network(run: Run) -> Markup:
+    kinds = [
+        name
+        for name in ("observed", "simulated", "declared")
+        if any(getattr(port, name) is not None for port in run.ports)
+    ]
+    which = f"Load is the {kinds[0]} one" if kinds else "No load is known"
+    if len(kinds) > 1:
+        which += f" (where there is none: {', else '.join(kinds[1:])})"
+    caption = f"{which}. Each half of a line belongs to the port at its own end: the half at h1 is what h1 sends."
+    full = [port for port in run.ports if port.reason]
+    listed = None
+    if full:
+        entries = [el("li", f"{port.name.replace('->', ' → ')}: {port.reason}") for port in full[:MOST_VIOLATIONS]]
+        rest = len(full) - len(entries)
+        more = el("li", f"and {count_text(rest)} more in the table of ports") if rest else None
+        listed = el(
+            "div", el("strong", "Ports without a finite bound"), el("ul", *entries, more), class_="note is-violated"
+        )
+    return section(
+        "network", "Load of the network", picture(run, "topology", caption, "No topology was recorded."), listed
+    )
+
+
+def _distributions(run: Run) -> Markup:
+    missing = "Nothing was measured or simulated, so there is no distribution."
+    first = picture(run, "boxes", "Box plots from 101 quantiles of every flow.", missing)
+    if draw("cdf", run, NARROW) is None:
+        return section("distributions", "Distributions of latency", first)
+    second = picture(run, "cdf", "The same as cumulative shares.", missing)
+    return section("distributions", "Distributions of latency", first, second)
+
+
+def _shares(run: Run) -> Markup:
+    caption = "Application latency split into its parts: the emulated network, the broker, and the hosts with their protocol stacks."
+    return section(
+        "shares",
+        "Where the time goes",
+        picture(run, "shares", caption, "Nothing was emulated, so there are no shares."),
+    )
+
+
+def _series(run: Run) -> Markup:
+    missing = "No series over time was recorded."
+    first = picture(run, "series", "Median and maximum network latency of each interval.", missing)
+    second = picture(
+        run,
+        "links",
+        "Load of each port; the darkest cells are the busiest moments.",
+        "No load of links over time was recorded.",
+    )
+    marked = None
+    if run.series.marks:
+        entries = (el("li", f"{time:g} s: {words}") for time, words in run.series.marks[:100])
+        marked = el("div", el("strong", "Marked in the figures"), el("ul", *entries), class_="note")
+    return section("series", "Over time", first, second, marked)
+
+
+def _tables(run: Run) -> Markup:
+    parts: list[Markup] = []
+    for title, table, missing in (
+        ("Flows", tables.flows(run), "The scenario has no flow."),
+        ("Segments", tables.segments(run), "No flow was split into network segments."),
+        ("Ports", tables.ports(run), "No port was recorded."),
+        ("Nodes", tables.nodes(run), "No node was measured."),
+        ("Undeclared frames", tables.undeclared(run), _no_undeclared(run)),
+    ):
+        parts += [el("h3", title), table.render() if table.rows else el("p", missing, class_="note")]
+    again = figure(run.tcp.get("retransmissions"))
+    said = text(run.tcp.get("verdict"))
+    if again is None and not said:
+        tcp = "TCP was not watched: nothing was emulated, or the stack does not use it."
+    else:
+        tcp = f"Segments sent again: {count_text(again)}{f' ({said})' if said else ''}."
+    parts += [el("h3", "TCP"), el("p", tcp)]
+    return section("tables", "Tables", el("p", "Select a column's name to sort by it.", class_="muted tools"), *parts)
+
+
+def _no_undeclared(run: Run) -> str:
+    if run.precision.get("verdict") in ("good", "disturbed"):
+        return "Every frame seen on the wire was declared."
+    return "Nothing was emulated, so no frame was seen."
+
+
+def _yes(value: object, yes: str, no: str) -> str | None:
+    return (yes if value else no) if isinstance(value, bool) else None
+
+
+def _fidelity(run: Run) -> Markup:
+    precision = run.precision
+    verdict = text(precision.get("verdict")) or "not-run"
+    meaning = {
+        "good": "The emulator kept within its limits: what was measured can be judged.",
+        "disturbed": "The emulator left its limits: what was measured is shown, but proves nothing against the network or the bounds.",
+        "not-run": "Nothing was emulated: the figures are computed or simulated.",
+    }.get(verdict, "")
+    state = {"good": "met", "disturbed": "disturbed"}.get(verdict, "unmeasured")
+    why = reasons(run)
+    thresholds = mapping(precision.get("thresholds"))
+    shown = facts(
+        [
+            ("Frames emulated", _count(precision.get("frames"))),
+            ("Frames early", _count(precision.get("early"))),
+            ("Frames lost in the ring", _count(precision.get("ring_lost"))),
+            (
+                "Scheduling",
+                _yes(
+                    precision.get("fifo"),
+                    "real-time (SCHED_FIFO)",
+                    "ordinary: the kernel may run others first, so lateness is higher",
+                ),
+            ),
+            ("Rights", _yes(precision.get("rootless"), "without root, in user namespaces", "root")),
+            *((f"Limit: {text(name).replace('_', ' ')}", _plain(limit)) for name, limit in thresholds.items()),
+        ]
+    )
+    checks = tables.preflight(run)
+    ran = verdict != "not-run"
+    caption = "How long after its virtual departure a frame really left. This is the emulator's own error; it is not part of the network latency."
+    return section(
+        "fidelity",
+        "Fidelity of this run",
+        el("p", el("span", f"Precision: {verdict}. ", class_=f"word is-{state}"), meaning),
+        el("ul", *(el("li", reason) for reason in why)) if why else None,
+        shown,
+        picture(run, "lateness", caption, "The emulator's lateness was not recorded.") if ran else None,
+        el("h3", "Pre-flight check") if ran else None,
+        (checks.render() if checks.rows else el("p", "No check was recorded.", class_="note")) if ran else None,
+    )
+
+
+def _count(value: object) -> str | None:
+    found = figure(value)
+    return None if found is None else count_text(found)
+
+
+def _meaning(run: Run) -> Markup:
+    words = facts(MEANINGS)
+    return section(
+        "meaning",
+        "What the words mean, the method and its limits",
+        words,
+        el("h3", "Method"),
+        *(el("p", paragraph) for paragraph in METHOD),
+        el("h3", "Limits"),
+        el("ul", *(el("li", limit) for limit in LIMITS)),
+    )
+
+
+def _command(run: Run) -> str | None:
+    found = _first(run.manifest, "command", "command_line", "argv")
+    if isinstance(found, list):
+        return shlex.join(text(word) for word in found)
+    return text(found) if found is not None else None
+
+
+def _reproduce(run: Run) -> Markup:
+    folder = shlex.quote(run.folder or "RUN")
+    commands = [
+        f"timebound run {folder}/scenario.yaml   # the scenario as resolved, with its seed",
+        f"timebound report {folder}   # this page again",
+    ]
+    command = _command(run)
+    parts: list[Markup | None] = []
+    if command:
+        parts += [el("p", "This run was started with:"), el("pre", command, tabindex=0)]
+    parts += [el("p", "From the run folder:"), el("pre", "\n".join(commands), tabindex=0)]
+    parts.append(
+        el(
+            "p",
+            "Bounds and simulation come out the same on any machine for the same seed; measured figures depend on the host.",
+        )
+    )
+    if run.manifest:
+        parts.append(_details("Manifest of the run", "\n".join(_lines(run.manifest))))
+    if run.resolved:
+        parts.append(_details("Scenario as resolved", run.resolved))
+    return section("reproduce", "Reproduce", *parts)
+
+
+MOST_TEXT = 60_000
+
+
+def _details(title: str, body: str) -> Markup:
+    if len(body) > MOST_TEXT:
+        body = f"{body[:MOST_TEXT]}\n... ({count_text(len(body) - MOST_TEXT)} more characters in the run folder)"
+    return el("details", el("summary", title), el("pre", body, tabindex=0))
+
+
+def _lines(value: Mapping[str, object]) -> Iterable[str]:
+    for key, entry in value.items():
+        if isinstance(entry, Mapping):
+            yield f"{key}:"
+            yield from (f"  {line}" for line in _lines(entry))
+        else:
+            yield f"{key}: {_plain(entry)}"

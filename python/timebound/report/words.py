@@ -1,0 +1,230 @@
+"""What the run says in sentences: the verdict and why, the three numbers above everything, what words mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .ranking import critical
+from .run import Flow, Run, text
+from .units import count_text, share_text, time_text
+
+SYMBOL = {
+    "met": "✓",
+    "missed": "✗",
+    "violated": "‼",
+    "disturbed": "≈",
+    "unbounded": "∞",
+    "unsupported": "–",
+    "unmeasured": "?",
+}
+
+HEADLINE = {
+    "met": "Met",
+    "missed": "Missed",
+    "violated": "Violated: a latency lies above its bound",
+    "disturbed": "Disturbed: this machine could not measure precisely enough",
+    "unbounded": "Unbounded: no finite worst case exists",
+}
+
+
+def known_verdict(verdict: str) -> str:
+    """The verdict if it is one of ours, else `unmeasured`: it becomes a class name."""
+    return verdict if verdict in SYMBOL else "unmeasured"
+
+
+def reasons(run: Run) -> list[str]:
+    """Why the run's precision is what it is."""
+    found = run.precision.get("reasons")
+    return [text(reason) for reason in found if reason] if isinstance(found, list) else []
+
+
+def seen(flow: Flow) -> list[tuple[str, float]]:
+    """What is known of the flow's worst latency, in words and microseconds."""
+    known = (
+        ("bound", flow.bound),
+        ("application latency observed", flow.application.max),
+        ("network latency observed", flow.network.max),
+        ("simulated", flow.simulated),
+    )
+    return [(words, value) for words, value in known if value is not None]
+
+
+def why_missed(flow: Flow) -> str:
+    """One clause on why a flow misses its requirement."""
+    over = [f"{words} {time_text(v)}" for words, v in seen(flow) if flow.deadline is not None and v > flow.deadline]
+    parts = []
+    if over:
+        parts.append(f"{', '.join(over)} against a deadline of {time_text(flow.deadline)}")
+    parts += [f"{count_text(flow.counts[name])} {name}" for name in ("lost", "late") if flow.counts[name]]
+    return f"{flow.name}: {'; '.join(parts)}" if parts else flow.name
+
+
+def sentence(run: Run) -> str:
+    """One sentence that says why the verdict is what it is."""
+    flows = critical(run.flows)
+    by = {name: [flow for flow in flows if flow.verdict == name] for name in SYMBOL}
+    if run.verdict == "violated":
+        first = (
+            text(run.violations[0].get("text"))
+            if run.violations
+            else (by["violated"][0].name if by["violated"] else "")
+        )
+        return f"{first or 'A latency lies above its bound'}. This is a defect of Timebound, not of the network."
+    if run.verdict == "disturbed":
+        return f"{'; '.join(reasons(run)) or 'The emulator left its limits'}. Bounds and simulation are not touched by this."
+    if run.verdict == "missed":
+        if not by["missed"]:
+            return "A requirement is not met."
+        plural = "misses its requirement" if len(by["missed"]) == 1 else "miss their requirement"
+        return f"{count_text(len(by['missed']))} of {count_text(len(flows))} flows {plural}; first {why_missed(by['missed'][0])}."
+    if run.verdict == "unbounded":
+        if not by["unbounded"]:
+            return "At least one flow has no finite bound."
+        first_flow = by["unbounded"][0]
+        plural = "has" if len(by["unbounded"]) == 1 else "have"
+        reason = first_flow.reason or "no reason was recorded"
+        return f"{count_text(len(by['unbounded']))} of {count_text(len(flows))} flows {plural} no finite bound; {first_flow.name}: {reason}."
+    if not flows:
+        return "The scenario has no flow, so there was nothing to meet."
+    return _met(run, flows)
+
+
+def _met(run: Run, flows: list[Flow]) -> str:
+    timed = [flow for flow in flows if flow.deadline is not None]
+    parts = []
+    if timed:
+        every = (
+            "The only flow with a deadline keeps it"
+            if len(timed) == 1
+            else f"All {count_text(len(timed))} flows with a deadline keep it"
+        )
+        parts.append(every)
+    else:
+        parts.append("No flow states a deadline")
+    if any(flow.network.max is not None or flow.simulated is not None for flow in flows):
+        parts.append("no latency seen lies above its bound")
+    others = Counter(flow.verdict for flow in flows if flow.verdict not in ("met",))
+    parts += [f"{count_text(n)} {verdict}" for verdict, n in sorted(others.items())]
+    return ", ".join(parts) + "."
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """One of the three numbers: what it is, the value in microseconds, and where it comes from."""
+
+    title: str
+    value: float | None
+    detail: str
+
+
+def headlines(run: Run) -> list[Headline]:
+    """Worst observed, worst simulated, tightest margin."""
+    observed = max(
+        (f for f in run.flows if f.network.max is not None), key=lambda f: f.network.max or 0.0, default=None
+    )
+    simulated = max((f for f in run.flows if f.simulated is not None), key=lambda f: f.simulated or 0.0, default=None)
+    tight = min((f for f in run.flows if f.margin is not None), key=lambda f: f.margin or 0.0, default=None)
+    found = [Headline("Worst network latency observed", None, "nothing was emulated")]
+    if observed is not None:
+        application = observed.application.max
+        more = f"; up to {time_text(application)} for the application" if application is not None else ""
+        found = [
+            Headline(
+                "Worst network latency observed",
+                observed.network.max,
+                f"{observed.name}{_used(observed, observed.network.max)}{more}",
+            )
+        ]
+    if simulated is not None:
+        found.append(
+            Headline("Worst simulated", simulated.simulated, f"{simulated.name}{_used(simulated, simulated.simulated)}")
+        )
+    else:
+        found.append(Headline("Worst simulated", None, "nothing was simulated"))
+    if tight is None:
+        why = (
+            "no flow states a deadline"
+            if not any(f.deadline for f in run.flows)
+            else "neither a bound nor a latency is known"
+        )
+        found.append(Headline("Tightest margin to a deadline", None, why))
+    else:
+        against = f"bound {time_text(tight.bound)}" if tight.bound is not None else "worst seen, as there is no bound"
+        detail = f"{tight.name}: deadline {time_text(tight.deadline)}, {against}"
+        found.append(Headline("Tightest margin to a deadline", tight.margin, detail))
+    return found
+
+
+def _used(flow: Flow, value: float | None) -> str:
+    limit = flow.limit
+    return f", {share_text(value / limit)} of its bound" if value is not None and limit else ""
+
+
+MEANINGS: Sequence[tuple[str, str]] = (
+    (
+        "Nominal release",
+        "The instant at which a message is due by its declared period. Release jitter is how much later it may really be written. "
+        "Deadlines and bounds count from the nominal release.",
+    ),
+    (
+        "Network latency",
+        "Over all network segments of a flow (publisher to broker, broker to subscriber): from the kernel's stamp of the frame at the "
+        "first port to its departure from the last link, in the emulated network's own time. The emulator's lateness is not in it and is reported apart.",
+    ),
+    (
+        "Application latency",
+        "From the write at the publisher to the callback at the subscriber. It holds the network, broker and host share.",
+    ),
+    (
+        "Host and broker share",
+        "What is left of the application latency after the network: scheduling and protocol stacks of the hosts, and the broker's own work. "
+        "On one machine that plays every host they depend on that machine; no bound is given for them.",
+    ),
+    (
+        "Worst simulated",
+        "The largest network latency that the simulator found. It is a lower limit to the true worst case, as a search can miss the worst.",
+    ),
+    (
+        "Bound",
+        "An upper limit for the network latency that no frame may exceed while the sources keep their declared period and jitter.",
+    ),
+    (
+        "Bound for the arrivals observed",
+        "The same analysis with the jitter that was measured at the first port instead of the declared one. "
+        "A measured latency above this one would be a defect of Timebound and is called violated.",
+    ),
+    (
+        "Missed",
+        "A deadline was missed in what was measured, or the bound lies above the deadline, so that it can be missed.",
+    ),
+    (
+        "Unbounded",
+        "A port on the path is asked for as much as or more than it can carry: queues may grow without limit, so no number is given.",
+    ),
+    ("Unsupported", "The analysis does not apply to what the path contains; the reason says what. No number is given."),
+    (
+        "Disturbed",
+        "The machine was too late or lost frames while it emulated, so that the measurement is not precise enough to be judged. "
+        "It says nothing against the network or the bounds.",
+    ),
+)
+
+METHOD: Sequence[str] = (
+    "Bounds come from the holistic response-time analysis for non-preemptive fixed priorities with first-in-first-out order inside a priority: "
+    "at each output port the longest delay is a least fixed point over the interference of equal and higher priorities and one blocking frame of lower "
+    "priority; what a frame can be late by becomes its jitter at the next port. The approach is that of E. Shahri, P. Pedreiras and L. Almeida, "
+    "“A Scalable Real-Time SDN-Based MQTT Framework for Industrial Applications” (IEEE Open Journal of the Industrial Electronics Society, 2024), "
+    "in a corrected form: the flow's own frames are counted in the busy period, brackets are ceilings, and the jitter of every flow is carried from port to port.",
+    "One largest frame of best-effort traffic is assumed to block on every port. Sizes count the whole wire: preamble, header, check sequence and gap. "
+    "Every rounding goes upwards. The simulator and the emulator run the same queue and link code; only the clock differs.",
+)
+
+LIMITS: Sequence[str] = (
+    "Bounds hold while sources keep period and jitter as declared (or as observed, for the second bound), while no frame is lost or retransmitted, "
+    "and while nothing crosses the network that nobody declared. The tables above show whether that was so.",
+    "They cover the network only. Broker and host time is measured, not bounded.",
+    "A measurement or a simulation shows what happened, never what is the worst that can happen.",
+    "Quantiles of short runs are coarse: p99 of 100 messages is the second largest.",
+)
