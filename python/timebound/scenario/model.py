@@ -316,6 +316,8 @@ class Event:
     up: bool
     forward: Direction
     backward: Direction
+    target: str
+    """As written: `link s1-s4`, or `link s1->s4` for one direction."""
     changed: tuple[str, ...]
     """What this event states: a subset of `rate`, `delay`, `loss`, `jitter`, `corruption`, `duplication`, `up`."""
 
@@ -402,4 +404,3 @@ class Scenario:
         from timebound.scenario.emit import to_yaml
 
         return to_yaml(self)
-

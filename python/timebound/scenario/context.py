@@ -1,0 +1,74 @@
+"""What every step of resolving shares: where things were written, and where problems go."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path as FilePath
+
+from timebound.scenario.names import RangeError, expand
+from timebound.scenario.problems import Place
+from timebound.scenario.tree import Mapping, Path, Sources, Tree, dotted, find
+
+
+class Context:
+    """The tree of a scenario with its sources; collects problems, warnings and locations."""
+
+    def __init__(self, tree: Tree, sources: Sources, folder: FilePath | None) -> None:
+        self.tree = tree
+        self.sources = sources
+        self.folder = folder
+        self.locations: dict[str, Place] = {}
+
+    @property
+    def failed(self) -> bool:
+        """Was there any error?"""
+        return bool(self.sources.problems)
+
+    def error(self, path: Path, message: str, hint: str) -> None:
+        """Records an error at what was written for `path`."""
+        place, _ = find(self.tree, path)
+        self.sources.problem(place, dotted(path), message, hint)
+
+    def warn(self, path: Path, message: str, hint: str) -> None:
+        """Records a warning."""
+        place, _ = find(self.tree, path)
+        self.sources.problem(place, dotted(path), message, hint, warning=True)
+
+    def key_error(self, path: Path, message: str, hint: str) -> None:
+        """Records an error at the key (not the value) that ends `path`."""
+        self.sources.problem(self.key_place(path), dotted(path), message, hint)
+
+    def key_place(self, path: Path) -> Place:
+        """Where the last key of `path` was written."""
+        _, parent = find(self.tree, path[:-1])
+        if isinstance(parent, Mapping):
+            last = path[-1]
+            if isinstance(last, int) and last < len(parent.entries):
+                last = list(parent.entries)[last]
+            if last in parent.keys:
+                return parent.keys[str(last)]
+        return find(self.tree, path)[0]
+
+    def remember(self, target: str, path: Path, renamed: dict[str, str] | None = None) -> None:
+        """Notes the place of `target` (`links[3]`) and of its parts, under the names of the resolved model."""
+        place, node = find(self.tree, path)
+        self.locations[target] = place
+        if isinstance(node, Mapping) and renamed:
+            for key, value in node.entries.items():
+                if key in renamed:
+                    self.locations[f"{target}.{renamed[key]}"] = value.place
+
+    def expand(self, text: str, path: Path, *, key: bool = False) -> list[str]:
+        """The names of a range; none, with an error, where it is malformed."""
+        try:
+            return expand(text)
+        except RangeError as error:
+            (self.key_error if key else self.error)(path, error.message, error.hint)
+            return []
+
+
+def close_to(name: str, known: Iterable[str], otherwise: str) -> str:
+    """`did you mean 'h1'?`, or the other hint where nothing is close."""
+    close = difflib.get_close_matches(name, list(known)[:5000], 1, 0.6)
+    return f"did you mean {close[0]!r}?" if close else otherwise

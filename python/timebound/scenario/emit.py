@@ -1,0 +1,264 @@
+"""A resolved scenario as YAML that loads to an equal one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from timebound.scenario.model import (
+    Background,
+    Direction,
+    Event,
+    Flow,
+    Jitter,
+    Link,
+    Loss,
+    MqttStack,
+    Node,
+    Program,
+    Queue,
+    Scenario,
+    Stack,
+)
+from timebound.scenario.units import format_rate, format_share, format_size, format_time
+
+_PLAIN = re.compile(r"[A-Za-z0-9µ][A-Za-z0-9_./%µ>\- ]*")
+_AMBIGUOUS = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|true|false|null|True|False|Null|TRUE|FALSE|NULL")
+
+
+def to_yaml(scenario: Scenario) -> str:
+    """The scenario with everything written out: one line per node, link and flow."""
+    lines = ["# resolved scenario: includes, parameters, ranges and defaults are expanded"]
+    for key, text in (
+        ("name", scenario.name),
+        ("description", scenario.description),
+        ("reading", scenario.reading),
+    ):
+        if text:
+            lines.append(f"{key}: {_flow(text)}")
+    lines += ["network:", "  nodes:"]
+    lines += [f"    {_flow(node.name)}: {_flow(_node(node))}" for node in scenario.nodes]
+    lines += _list("  links", (_link(link) for link in scenario.links), "  ")
+    lines += _list("flows", (_flow_entry(flow) for flow in scenario.flows))
+    lines.append(f"stack: {_flow(_stack(scenario.stack))}")
+    lines += _list("background", (_background(item) for item in scenario.background))
+    lines += _events(scenario)
+    run = scenario.run
+    lines.append("run:")
+    for key, value in {
+        "duration": format_time(run.duration_ns),
+        "warm-up": format_time(run.warm_up_ns),
+        "seed": run.seed,
+        "captures": list(run.captures),
+        "simulate": {"duration": format_time(run.simulate.duration_ns), "search": run.simulate.evaluations},
+        "precision": {"lateness-p99": format_time(run.lateness_p99_ns)},
+    }.items():
+        lines.append(f"  {key}: {_flow(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _list(key: str, items: Iterable[Mapping[str, Any]], indent: str = "") -> list[str]:
+    lines = [f"{indent}  - {_flow(item)}" for item in items]
+    return [f"{key}:", *lines] if lines else []
+
+
+def _flow(value: Any) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) and not _AMBIGUOUS.fullmatch(value) and value == value.strip():
+            return value
+        quoted = json.dumps(value, ensure_ascii=False)
+        return re.sub(r"[^\x20-\x7e\xa0-\ud7ff]", lambda match: f"\\U{ord(match[0]):08x}", quoted)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
+    return "[" + ", ".join(_flow(item) for item in value) + "]"
+
+
+def _node(node: Node) -> dict[str, Any]:
+    entry: dict[str, Any] = {"kind": node.kind}
+    if node.kind == "switch":
+        entry["delay"] = f"{format_time(node.switching_min_ns)}..{format_time(node.switching_max_ns)}"
+    if node.address is not None:
+        entry["address"] = node.address
+    if node.kind == "host":
+        entry["mtu"] = node.mtu
+    if node.cpu_share is not None:
+        entry["cpu"] = format_share(node.cpu_share)
+    if node.memory_bytes is not None:
+        entry["memory"] = format_size(node.memory_bytes)
+    if node.programs:
+        entry["run"] = [_program(program) for program in node.programs]
+    if node.latitude is not None and node.longitude is not None:
+        entry["latitude"], entry["longitude"] = node.latitude, node.longitude
+    return entry
+
+
+def _program(program: Program) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": program.name, "command": list(program.command)}
+    if program.environment:
+        entry["env"] = dict(program.environment)
+    if program.folder is not None:
+        entry["folder"] = program.folder
+    if program.essential:
+        entry["essential"] = True
+    if program.ready_port is not None:
+        entry["ready-port"] = program.ready_port
+    if program.start_ns:
+        entry["start"] = format_time(program.start_ns)
+    return entry
+
+
+def _link(link: Link) -> dict[str, Any]:
+    entry: dict[str, Any] = {"between": [link.a, link.b]}
+    if link.half_duplex:
+        entry["duplex"] = "half"
+    if link.length_m is not None:
+        entry["length"] = f"{link.length_m} m"
+    if link.forward == link.backward:
+        return entry | _direction(link.forward)
+    return entry | {"forward": _direction(link.forward), "backward": _direction(link.backward)}
+
+
+def _direction(direction: Direction) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "rate": format_rate(direction.rate_bps),
+        "delay": format_time(direction.delay_ns),
+        "queue": _queue(direction.queue),
+        "buffer": format_size(direction.buffer_bytes),
+    }
+    impairments = direction.impairments
+    if impairments.jitter is not None:
+        entry["jitter"] = _jitter(impairments.jitter)
+    if impairments.loss is not None:
+        entry["loss"] = _loss(impairments.loss)
+    if impairments.corruption:
+        entry["corruption"] = format_share(impairments.corruption)
+    if impairments.corruption_drops:
+        entry["corruption-drops"] = True
+    if impairments.duplication:
+        entry["duplication"] = format_share(impairments.duplication)
+    if impairments.outages:
+        entry["outages"] = [f"{format_time(start)}..{format_time(stop)}" for start, stop in impairments.outages]
+    return entry
+
+
+def _queue(queue: Queue) -> Any:
+    if queue.kind != "drr":
+        return queue.kind
+    classes = {str(index): f"{quantum} B" for index, quantum in enumerate(queue.quanta_bytes)}
+    return {"drr": {"classes": classes}}
+
+
+def _jitter(jitter: Jitter) -> dict[str, Any]:
+    greatest = format_time(jitter.max_ns)
+    inner: dict[str, Any] = {
+        "normal": {"mean": format_time(jitter.mean_ns), "deviation": format_time(jitter.deviation_ns)},
+        "pareto": {"scale": format_time(jitter.scale_ns), "alpha": jitter.alpha},
+        "exponential": {"mean": format_time(jitter.mean_ns)},
+    }.get(jitter.kind, {})
+    entry: dict[str, Any] = {jitter.kind: greatest if jitter.kind == "uniform" else {**inner, "max": greatest}}
+    return entry | ({"reorder": True} if jitter.reorder else {})
+
+
+def _loss(loss: Loss) -> Any:
+    if loss.kind == "bernoulli":
+        return format_share(loss.probability)
+    return {
+        "gilbert-elliott": {
+            "good-to-bad": format_share(loss.good_to_bad),
+            "bad-to-good": format_share(loss.bad_to_good),
+            "loss-in-good": format_share(loss.loss_in_good),
+            "loss-in-bad": format_share(loss.loss_in_bad),
+        }
+    }
+
+
+def _flow_entry(flow: Flow) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": flow.name,
+        "from": flow.source,
+        "to": list(flow.receivers),
+        "topic": flow.topic,
+        "size": f"{flow.size_bytes} B",
+    }
+    if flow.pattern == "trace":
+        entry["trace"] = [format_time(time) for time in flow.trace_ns]
+    if flow.pattern != "trace" or len(flow.trace_ns) == 1:
+        entry["period"] = format_time(flow.period_ns)
+    if flow.jitter_ns:
+        entry["jitter"] = format_time(flow.jitter_ns)
+    if flow.deadline_ns is not None:
+        entry["deadline"] = format_time(flow.deadline_ns)
+    entry |= {"priority": flow.priority, "qos": flow.qos, "pattern": flow.pattern}
+    if flow.pattern == "sporadic":
+        entry["mean-extra"] = format_time(flow.mean_extra_ns)
+    if flow.offset_ns is not None:
+        entry["offset"] = format_time(flow.offset_ns)
+    if len(flow.services) == 1:
+        entry["broker"] = flow.services[0].broker
+    return entry
+
+
+def _stack(stack: Stack) -> dict[str, Any]:
+    if not isinstance(stack, MqttStack):
+        return {"udp": {"multicast": stack.multicast}}
+    brokers = [{"node": broker.node, "program": broker.program, "port": broker.port} for broker in stack.brokers]
+    return {"mqtt": {"broker": brokers, "version": stack.version}}
+
+
+def _background(item: Background) -> dict[str, Any]:
+    entry: dict[str, Any] = {"kind": item.kind, "name": item.name, "from": item.source, "to": item.destination}
+    if item.rate_bps is not None:
+        entry["rate"] = format_rate(item.rate_bps)
+    if item.kind != "tcp":
+        entry["size"] = f"{item.size_bytes} B"
+    if item.kind == "burst":
+        entry["frames"] = item.frames
+    if item.kind in ("burst", "request-response"):
+        entry["period"] = format_time(item.gap_ns)
+    if item.kind == "request-response":
+        entry["response"] = f"{item.response_bytes} B"
+    if item.kind == "video":
+        entry["frames-per-second"] = item.frames_per_second
+    entry["priority"] = item.priority
+    if item.start_ns:
+        entry["start"] = format_time(item.start_ns)
+    if item.stop_ns is not None:
+        entry["stop"] = format_time(item.stop_ns)
+    return entry
+
+
+def _events(scenario: Scenario) -> list[str]:
+    """Each change once: a target that means parallel links gave one event for each of them."""
+    lines: list[str] = ["at:"] if scenario.events else []
+    time, seen = -1, set[str]()
+    for event in scenario.events:
+        if event.at_ns != time:
+            lines.append(f"  {format_time(event.at_ns)}:")
+            time, seen = event.at_ns, set()
+        if event.target not in seen:
+            seen.add(event.target)
+            lines.append(f"    {_flow(event.target)}: {_flow(_event(event, scenario.links[event.link]))}")
+    return lines
+
+
+def _event(event: Event, link: Link) -> dict[str, Any]:
+    backwards = "->" in event.target and not event.target.endswith(f"->{link.b}")
+    direction = event.backward if backwards else event.forward
+    impairments = direction.impairments
+    stated: dict[str, Any] = {
+        "rate": format_rate(direction.rate_bps),
+        "delay": format_time(direction.delay_ns),
+        "loss": "0 %" if impairments.loss is None else _loss(impairments.loss),
+        "jitter": "0 ns" if impairments.jitter is None else _jitter(impairments.jitter),
+        "corruption": format_share(impairments.corruption),
+        "duplication": format_share(impairments.duplication),
+        "up": event.up,
+    }
+    return {key: stated[key] for key in event.changed}

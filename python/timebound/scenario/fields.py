@@ -1,0 +1,120 @@
+"""Field types of the scenario's shape: quantities, names, and the base of all its models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from timebound.scenario import units
+
+
+def fail(message: str, hint: str) -> PydanticCustomError:
+    """An error whose hint survives the trip through pydantic."""
+    return PydanticCustomError("scenario", "{message}", {"message": message, "hint": hint})
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """Annotation: a text with a unit, parsed to the base unit of its kind."""
+
+    kind: units.Kind
+    ranged: bool = False
+
+    def convert(self, value: Any) -> Any:
+        """Parses; raises the pydantic error with the hint of the unit error."""
+        result: Callable[[Fraction], int | float] = units.share if self.kind is units.SHARE else units.integer
+        try:
+            if self.ranged:
+                low, high = units.parse_range(value, self.kind)
+                return result(low), result(high)
+            return result(units.parse(value, self.kind))
+        except units.UnitError as error:
+            raise fail(error.message, error.hint) from None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.convert)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        pattern = self.kind.range_pattern if self.ranged else self.kind.pattern
+        return {"type": "string", "pattern": pattern, "examples": [self.kind.example], "x-quantity": self.kind.name}
+
+
+Time = Annotated[int, Quantity(units.TIME)]
+TimeRange = Annotated[tuple[int, int], Quantity(units.TIME, ranged=True)]
+Rate = Annotated[int, Quantity(units.RATE)]
+Size = Annotated[int, Quantity(units.SIZE)]
+Share = Annotated[float, Quantity(units.SHARE)]
+Length = Annotated[int, Quantity(units.LENGTH)]
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """Annotation: one name (or range of names), or a list of them; parsed to a list of texts."""
+
+    most: int | None = None
+
+    def convert(self, value: Any) -> Any:
+        """A list of texts; ranges are expanded later, where the place of each is known."""
+        items = value if isinstance(value, list) else [value]
+        names = [str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in items]
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise fail("expected the name of a node, or a list of names", "write for example h1, h[1-3] or [h1, h5]")
+        if self.most is not None and len(names) != self.most:
+            raise fail(f"expected {self.most} names", "a link joins two nodes: [h1, s1]")
+        return names
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.convert)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        many: JsonSchemaValue = {"type": "array", "items": {"type": "string"}, "minItems": 1, "x-quantity": "names"}
+        if self.most is not None:
+            return {**many, "minItems": self.most, "maxItems": self.most}
+        return {"anyOf": [{"type": "string"}, many], "x-quantity": "names"}
+
+
+NodeNames = Annotated[list[str], Names()]
+Ends = Annotated[list[str], Names(most=2)]
+
+
+def to_key(name: str) -> str:
+    """The key in the file: hyphens, and no trailing underscore (`from_` is `from`)."""
+    return name.rstrip("_").replace("_", "-")
+
+
+class Shape(BaseModel):
+    """Base of all shapes: unknown keys are errors, numbers are not made of texts, `warm_up` is written `warm-up`.
+
+    While validating, `context["models"]` learns which model read which mapping, so that an unknown key can be compared
+    with the keys that exist there.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_key, use_enum_values=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _remember(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(info.context, dict) and isinstance(value, dict):
+            info.context["models"][id(value)] = cls
+        return value
+
+
+class Short:
+    """Annotation: `convert` turns the short forms of a value into the long one before it is validated; the JSON Schema
+    offers both."""
+
+    def __init__(self, convert: Callable[[Any], Any], *schemas: JsonSchemaValue) -> None:
+        self.convert = convert
+        self.schemas = list(schemas)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.convert, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [*self.schemas, handler(schema)]}

@@ -1,0 +1,277 @@
+"""`stack` and `flows` -> brokers and flow instances: ranges and counts expanded, periods drawn, receivers served."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+from timebound.scenario import shape
+from timebound.scenario.context import Context, close_to
+from timebound.scenario.graph import Graph
+from timebound.scenario.model import Broker, Flow, MqttStack, Service, Stack, UdpStack
+from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
+from timebound.scenario.resolve_network import Net
+from timebound.scenario.tree import Path
+from timebound.scenario.units import format_time
+
+MEASUREMENT_HEADER_BYTES = 24
+"""Sequence number, send time and flow inside the payload of every measured message."""
+MOST_FLOWS = 100_000
+MOST_RECEIVERS = 1_000_000
+_UDP_HEADERS = 28
+_GRID_NS = 1_000
+
+_FIELDS = {
+    "from": "source",
+    "to": "receivers",
+    "topic": "topic",
+    "size": "size_bytes",
+    "period": "period_ns",
+    "jitter": "jitter_ns",
+    "deadline": "deadline_ns",
+    "priority": "priority",
+    "qos": "qos",
+    "pattern": "pattern",
+    "offset": "offset_ns",
+    "trace": "trace_ns",
+    "broker": "services",
+    "name": "name",
+}
+
+
+def resolve_hosts(names: list[str], net: Net, path: Path, context: Context) -> list[str]:
+    """The hosts that a list of names and ranges means; unknown ones, other nodes and repetitions are reported."""
+    hosts: list[str] = []
+    for index, text in enumerate(names):
+        here: Path = (*path, index)
+        for name in context.expand(text, here):
+            node = net.nodes.get(name)
+            if node is None:
+                hint = close_to(name, net.nodes, "declare it under network.nodes")
+                context.error(here, f"unknown node {name!r}", hint)
+                break
+            if node.kind != "host":
+                context.error(here, f"{name!r} is a {node.kind}", "messages start and end at hosts")
+                break
+            hosts.append(name)
+    twice = next((name for name in hosts if hosts.count(name) > 1), None) if len(set(hosts)) < len(hosts) else None
+    if twice is not None:
+        context.error(path, f"{twice!r} is named twice", "name every host once")
+    return list(dict.fromkeys(hosts))
+
+
+def resolve_stack(stack: shape.Stack, net: Net, context: Context) -> Stack:
+    """The stack with its brokers."""
+    if stack.mqtt is None:
+        return UdpStack(multicast=stack.udp is not None and stack.udp.multicast)
+    brokers: list[Broker] = []
+    for index, broker in enumerate(stack.mqtt.broker):
+        path: Path = ("stack", "mqtt", "broker", index, "node")
+        for name in resolve_hosts([broker.node], net, path, context):
+            if any(other.node == name for other in brokers):
+                context.error(path, f"two brokers on {name!r}", "name every host once")
+            else:
+                brokers.append(Broker(node=name, program=broker.program, port=broker.port))
+    return MqttStack(brokers=tuple(brokers), version=stack.mqtt.version)
+
+
+class FlowResolver:
+    """Expands flows; keeps what they share: names, the graph, hops from each broker."""
+
+    def __init__(self, net: Net, graph: Graph, stack: Stack, seed: int, context: Context) -> None:
+        self.net = net
+        self.graph = graph
+        self.stack = stack
+        self.seed = seed
+        self.context = context
+        self.flows: list[Flow] = []
+        self.names: set[str] = set()
+        self.receivers = 0
+        brokers = stack.brokers if isinstance(stack, MqttStack) else ()
+        self.hops = [(broker.node, graph.hops(broker.node)) for broker in brokers]
+
+    def add(self, flow: shape.Flow, index: int) -> None:
+        """Resolves the flow at this position of the file."""
+        path: Path = ("flows", index)
+        if not is_flow_name(flow.name):
+            self.context.error(
+                (*path, "name"), f"{flow.name!r} is no name of a flow", "use letters, digits, '_', '.', '-', '/', space"
+            )
+        sources = resolve_hosts(flow.from_, self.net, (*path, "from"), self.context)
+        receivers = resolve_hosts(flow.to, self.net, (*path, "to"), self.context)
+        self.check(flow, path)
+        total = len(sources) * flow.count
+        self.receivers += total * len(receivers)
+        if len(self.flows) + total > MOST_FLOWS or self.receivers > MOST_RECEIVERS:
+            if not self.context.failed:
+                self.context.error(path, f"more than {MOST_FLOWS} flow instances", "make ranges and counts smaller")
+            return
+        self.expand(flow, path, sources, receivers)
+
+    def expand(self, flow: shape.Flow, path: Path, sources: list[str], receivers: list[str]) -> None:
+        total = len(sources) * flow.count
+        if total > 1 and flow.name.endswith("]"):
+            self.context.error((*path, "name"), f"{flow.name!r} is the name of one instance", "drop the brackets")
+            return
+        periods = self.periods(flow, total)
+        for number in range(total):
+            source = sources[number // flow.count]
+            if number % flow.count == 0:
+                services = self.services(flow, path, source, receivers)
+            name = flow.name if total == 1 else f"{flow.name}[{number + 1}]"
+            if name in self.names:
+                self.context.error((*path, "name"), f"duplicate flow {name!r}", "rename one of them")
+                return
+            self.names.add(name)
+            self.context.remember(f"flows[{len(self.flows)}]", path, _FIELDS)
+            period = periods[number]
+            self.flows.append(
+                Flow(
+                    name=name,
+                    group=group_of(flow.name),
+                    source=source,
+                    receivers=tuple(receivers),
+                    topic=flow.topic or flow.name,
+                    size_bytes=flow.size,
+                    period_ns=period,
+                    jitter_ns=flow.jitter,
+                    deadline_ns=flow.deadline,
+                    priority=flow.priority,
+                    qos=flow.qos,
+                    pattern=flow.pattern,
+                    offset_ns=flow.offset,
+                    mean_extra_ns=self.mean_extra(flow, period),
+                    trace_ns=tuple(flow.trace),
+                    services=services,
+                )
+            )
+
+    @staticmethod
+    def mean_extra(flow: shape.Flow, period: int) -> int:
+        if flow.pattern != "sporadic":
+            return 0
+        return period // 2 if flow.mean_extra is None else flow.mean_extra
+
+    def periods(self, flow: shape.Flow, count: int) -> list[int]:
+        """One period per instance, drawn from the stream named by seed and flow."""
+        if flow.pattern == "trace":
+            gaps = [after - before for before, after in zip(flow.trace, flow.trace[1:], strict=False)]
+            return [max(1, min(gaps, default=flow.period[0] if flow.period else 1))] * count
+        low, high = flow.period or (1, 1)
+        if low == high:
+            return [low] * count
+        first, last = math.ceil(low / _GRID_NS), high // _GRID_NS
+        if last < first:
+            return [low] * count
+        return [(first + _draw(self.seed, flow.name, number, last - first + 1)) * _GRID_NS for number in range(count)]
+
+    def services(self, flow: shape.Flow, path: Path, source: str, receivers: list[str]) -> tuple[Service, ...]:
+        """Who serves which receiver; every segment must have a path."""
+        if not isinstance(self.stack, MqttStack):
+            for receiver in receivers:
+                if receiver == source:
+                    self.context.error((*path, "to"), f"{source!r} sends to itself", "a receiver is another host")
+                else:
+                    self.reach(source, receiver, (*path, "to"))
+            return ()
+        served: dict[str, list[str]] = {}
+        for receiver in receivers:
+            broker = flow.broker or self.nearest(receiver)
+            if broker is None:
+                if self.hops:
+                    hint = "add the missing link"
+                    self.context.error((*path, "to"), f"{receiver!r} cannot be reached from any broker", hint)
+                continue
+            served.setdefault(broker, []).append(receiver)
+        known = [broker for broker, _ in self.hops]
+        if flow.broker is not None and flow.broker not in known:
+            return ()
+        for broker, group in served.items():
+            self.reach(source, broker, (*path, "from"))
+            for receiver in group:
+                self.reach(broker, receiver, (*path, "to"))
+        order = [broker for broker in known if broker in served]
+        return tuple(Service(broker=broker, receivers=tuple(served[broker])) for broker in order)
+
+    def nearest(self, receiver: str) -> str | None:
+        reachable = [(hops[receiver], index) for index, (_, hops) in enumerate(self.hops) if receiver in hops]
+        return self.hops[min(reachable)[1]][0] if reachable else None
+
+    def reach(self, source: str, destination: str, path: Path) -> None:
+        if not self.graph.reaches(source, destination):
+            self.context.error(path, f"{destination!r} cannot be reached from {source!r}", "add the missing link")
+
+    def check(self, flow: shape.Flow, path: Path) -> None:
+        self.check_times(flow, path)
+        context = self.context
+        if flow.size < MEASUREMENT_HEADER_BYTES:
+            context.error(
+                (*path, "size"),
+                f"a message of {flow.size} B has no room for its measurement header",
+                f"use at least {MEASUREMENT_HEADER_BYTES} B",
+            )
+        mqtt = isinstance(self.stack, MqttStack)
+        if flow.qos and not mqtt:
+            context.warn((*path, "qos"), "qos has no meaning without MQTT", "remove it")
+        if not mqtt:
+            self.check_datagram(flow, path)
+        elif flow.size > 16_000_000:
+            context.error((*path, "size"), f"a message of {flow.size} B is too large", "use at most 16 MB")
+        if flow.topic is not None and (not flow.topic or set("#+\0") & set(flow.topic) or len(flow.topic) > 1000):
+            context.error((*path, "topic"), f"{flow.topic!r} is no topic to publish on", "no wildcards (# and +)")
+        if flow.broker is None:
+            return
+        known = [broker for broker, _ in self.hops]
+        if not mqtt:
+            context.error((*path, "broker"), "a broker without MQTT", "remove it, or use stack: {mqtt: ...}")
+        elif flow.broker not in known:
+            hint = close_to(flow.broker, known, f"brokers of the stack: {', '.join(known) or 'none'}")
+            context.error((*path, "broker"), f"{flow.broker!r} is no broker of the stack", hint)
+
+    def check_times(self, flow: shape.Flow, path: Path) -> None:
+        context = self.context
+        if flow.pattern == "trace":
+            if not flow.trace:
+                context.error((*path, "pattern"), "a trace without times", "trace: [0 ms, 7 ms, ...]")
+            for number, (before, after) in enumerate(zip(flow.trace, flow.trace[1:], strict=False), 1):
+                if after <= before:
+                    context.error((*path, "trace", number), "the times of a trace do not rise", "sort them")
+                    break
+        else:
+            if flow.trace:
+                context.error((*path, "trace"), f"a trace, but the pattern is {flow.pattern}", "pattern: trace")
+            if flow.period is None:
+                context.error(path, f"flow {flow.name!r} has no period", "period: 15 ms")
+                return
+            if flow.period[0] == 0:
+                context.error((*path, "period"), "a period of zero", "state the time between two releases")
+            if flow.deadline is not None and flow.deadline > flow.period[0]:
+                text = f"the deadline ({format_time(flow.deadline)}) is longer than the period"
+                context.warn((*path, "deadline"), text, "the papers take deadlines up to the period; it works")
+        if flow.mean_extra is not None and flow.pattern != "sporadic":
+            context.error((*path, "mean-extra"), f"mean-extra, but the pattern is {flow.pattern}", "pattern: sporadic")
+        if flow.offset is not None and flow.pattern != "periodic":
+            context.error((*path, "offset"), f"an offset, but the pattern is {flow.pattern}", "remove it")
+
+    def check_datagram(self, flow: shape.Flow, path: Path) -> None:
+        ends = [name for text in (*flow.from_, *flow.to) for name in _quiet(text) if name in self.net.nodes]
+        mtu = min((self.net.nodes[name].mtu for name in ends), default=1500)
+        if flow.size > mtu - _UDP_HEADERS:
+            self.context.error(
+                (*path, "size"),
+                f"a datagram of {flow.size} B does not fit the MTU of {mtu} B",
+                f"use at most {mtu - _UDP_HEADERS} B (IP and UDP headers take {_UDP_HEADERS} B), or raise the MTU",
+            )
+
+
+def _quiet(text: str) -> list[str]:
+    try:
+        return expand(text)
+    except RangeError:
+        return []
+
+
+def _draw(seed: int, name: str, number: int, below: int) -> int:
+    """A number in 0..below-1 of the stream (seed, flow, "period"); the same on every machine."""
+    text = f"{seed}/{name}/period/{number}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big") % below

@@ -1,0 +1,223 @@
+"""The shape of a scenario file: one set of models for checking, JSON Schema and reference."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from timebound.scenario.fields import NodeNames, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
+from timebound.scenario.shape_network import JitterField, LossField, Network
+
+
+class Flow(Shape):
+    """Messages that an application publishes again and again. Several hosts under `from`, or `count`, make instances
+    `name[1]`, `name[2]`, ..., each a client of its own."""
+
+    name: str = Field(description="name", examples=["alpha"])
+    from_: NodeNames = Field(description="publishing host, or several", examples=["h1"])
+    to: NodeNames = Field(description="receiving hosts", examples=[["h5", "h10"]])
+    topic: str | None = Field(default=None, description="topic; default: the flow's name", examples=["plant/alpha"])
+    size: Size = Field(description="payload of one message; headers come on top", examples=["1446 B"])
+    period: TimeRange | None = Field(
+        default=None,
+        description="time between releases; of a range each instance draws its own on a grid of 1 us",
+        examples=["15..20 ms"],
+    )
+    jitter: Time = Field(default=0, description="a message is released up to this late", examples=["0.4 ms"])
+    deadline: Time | None = Field(default=None, description="from nominal release to reception", examples=["15 ms"])
+    priority: int = Field(
+        default=1, ge=0, le=7, description="class 0..7, 7 most urgent; best effort is 0", examples=[5]
+    )
+    qos: int = Field(default=0, ge=0, le=2, description="MQTT quality of service", examples=[1])
+    count: int = Field(default=1, ge=1, le=20_000, description="instances per publishing host", examples=[20])
+    pattern: Literal["periodic", "sporadic", "poisson", "trace"] = Field(
+        default="periodic",
+        description="periodic; sporadic: period is the least gap; poisson: period is the mean gap (no bound); "
+        "trace: the times given",
+        examples=["sporadic"],
+    )
+    mean_extra: Time | None = Field(
+        default=None, description="sporadic: mean of the extra gap; default: half the period", examples=["5 ms"]
+    )
+    offset: Time | None = Field(default=None, description="first nominal release; default: drawn", examples=["3 ms"])
+    trace: list[Time] = Field(default_factory=list, description="release times, in order", examples=[["0 ms", "7 ms"]])
+    broker: str | None = Field(
+        default=None, description="the broker that serves all receivers; default: the nearest of each", examples=["h5"]
+    )
+
+
+class Broker(Shape):
+    """A broker. `broker: h5` is short for `broker: {node: h5}`; a list names several."""
+
+    node: str = Field(description="host on which it runs", examples=["h5"])
+    program: Literal["embedded", "mosquitto"] = Field(
+        default="embedded",
+        description="embedded: comes with Timebound; mosquitto: the system's",
+        examples=["mosquitto"],
+    )
+    port: int = Field(default=1883, ge=1, le=65535, description="TCP port", examples=[1883])
+
+
+def _brokers(value: Any) -> Any:
+    items = value if isinstance(value, list) else [value]
+    return [{"node": item} if isinstance(item, str) else item for item in items]
+
+
+class Mqtt(Shape):
+    """MQTT over TCP. With several brokers each receiver is served by its nearest one (fewest links, ties by the order
+    here), and a publisher sends one copy to every broker that serves one of its receivers."""
+
+    broker: Annotated[list[Broker], Short(_brokers, {"type": "string"}, {"type": "object"})] = Field(
+        min_length=1, description="broker or brokers", examples=["h5"]
+    )
+    version: Literal["5", "3.1.1"] = Field(default="5", description="version of the protocol", examples=["3.1.1"])
+
+
+class Udp(Shape):
+    """One datagram per message and receiver, or one to a multicast group."""
+
+    multicast: bool = Field(default=False, description="send to a group instead of each receiver", examples=[True])
+
+
+class Stack(Shape):
+    """What carries the messages: exactly one of the stacks."""
+
+    mqtt: Annotated[Mqtt, Short(lambda value: _version(value))] | None = Field(default=None, description="MQTT")
+    udp: Annotated[Udp, Short(lambda value: {} if value is None else value)] | None = Field(
+        default=None, description="UDP"
+    )
+
+
+def _version(value: Any) -> Any:
+    """Without quotes the version 5 is a number."""
+    if isinstance(value, dict) and value.get("version") in (5, 5.0):
+        return {**value, "version": "5"}
+    return value
+
+
+def _stack(value: Any) -> Any:
+    if isinstance(value, str):
+        value = {value: {}}
+    if isinstance(value, dict):
+        if len(value) != 1:
+            raise fail("state exactly one stack", "stack: {mqtt: {broker: h5}} or stack: {udp: {}}")
+        return {key: {} if inner is None else inner for key, inner in value.items()}
+    return value
+
+
+class Background(Shape):
+    """Traffic that nobody measures but everybody meets; one source of traffic per pair of hosts."""
+
+    kind: Literal["tcp", "udp", "poisson", "burst", "request-response", "video"] = Field(
+        description="tcp: bulk; udp: constant rate; poisson: random gaps; burst: frames back to back every period; "
+        "request-response; video: frames in groups",
+        examples=["tcp"],
+    )
+    name: str | None = Field(default=None, description="name; default: kind and number", examples=["backup"])
+    from_: NodeNames = Field(description="sending host or hosts", examples=["h3"])
+    to: NodeNames = Field(description="receiving host or hosts", examples=["h5"])
+    rate: Rate | None = Field(
+        default=None, description="rate on the wire; tcp without it sends as fast as it can", examples=["10 Mbit/s"]
+    )
+    size: Size | None = Field(
+        default=None, description="payload of a datagram or request; default 1472 B, request 200 B", examples=["1000 B"]
+    )
+    response: Size | None = Field(
+        default=None, description="request-response: payload of the answer", examples=["20 kB"]
+    )
+    period: Time | None = Field(default=None, description="time between bursts or requests", examples=["100 ms"])
+    frames: int | None = Field(
+        default=None, ge=1, le=10_000, description="burst: datagrams back to back", examples=[20]
+    )
+    frames_per_second: int | None = Field(default=None, ge=1, le=1000, description="video: pictures", examples=[25])
+    priority: int = Field(default=0, ge=0, le=7, description="class 0..7", examples=[0])
+    start: Time = Field(default=0, description="when it starts", examples=["5 s"])
+    stop: Time | None = Field(default=None, description="when it ends; default: with the run", examples=["20 s"])
+
+
+class LinkChange(Shape):
+    """What changes on a link from that time on."""
+
+    rate: Rate | None = Field(default=None, description="rate", examples=["1 Mbit/s"])
+    delay: Time | None = Field(default=None, description="delay, one way", examples=["20 ms"])
+    loss: LossField | None = Field(default=None, description="loss", examples=["30 %"])
+    jitter: JitterField | None = Field(default=None, description="jitter", examples=["2 ms"])
+    corruption: Share | None = Field(default=None, description="corruption", examples=["1 %"])
+    duplication: Share | None = Field(default=None, description="duplication", examples=["1 %"])
+    up: bool | None = Field(default=None, description="false: nothing passes; true: it passes again", examples=[False])
+
+
+class Simulate(Shape):
+    """Limits of the simulator."""
+
+    duration: Time | None = Field(
+        default=None, ge=1, description="simulated time; default: run.duration", examples=["60 s"]
+    )
+    search: int = Field(
+        default=200,
+        ge=0,
+        le=1_000_000,
+        description="evaluations of the search for the worst case; 0: none",
+        examples=[1000],
+    )
+
+
+class Precision(Shape):
+    """What an emulation asks of itself."""
+
+    lateness_p99: Time = Field(
+        default=1_000_000,
+        description="departures later than this at the 99th percentile: disturbed",
+        examples=["0.5 ms"],
+    )
+
+
+class Run(Shape):
+    """How long, with which seed, what is recorded."""
+
+    duration: Time = Field(
+        default=10_000_000_000, ge=1_000_000, description="measured part of the run", examples=["30 s"]
+    )
+    warm_up: Time = Field(default=1_000_000_000, description="time before it, not measured", examples=["2 s"])
+    seed: int = Field(default=1, ge=0, le=2**53, description="seed of every random stream", examples=[1])
+    captures: list[str] = Field(
+        default_factory=list, description="ports captured as pcapng", examples=[["h1->s1", "s1->s4"]]
+    )
+    simulate: Simulate = Field(default_factory=Simulate, description="limits of the simulator")
+    precision: Precision = Field(default_factory=Precision, description="limits of the emulation's own error")
+
+
+def _flows(value: Any) -> Any:
+    """The mapping form: the key is the name."""
+    if not isinstance(value, dict):
+        return value
+    return [{"name": name, **flow} if isinstance(flow, dict) else flow for name, flow in value.items()]
+
+
+class ScenarioShape(Shape):
+    """A scenario file."""
+
+    name: str = Field(min_length=1, max_length=100, description="name of the scenario", examples=["edge-networks"])
+    description: str = Field(default="", description="what it is about", examples=["Three cells and their brokers"])
+    reading: str = Field(
+        default="", description="which reading of a published experiment this is", examples=["topics-of-a"]
+    )
+    include: Annotated[
+        list[str], Short(lambda value: [value] if isinstance(value, str) else value, {"type": "string"})
+    ] = Field(default_factory=list, description="files on which this one builds", examples=[["base.yaml"]])
+    parameters: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="values for ${name}, to be changed by --set", examples=[{"n": 20}]
+    )
+    network: Network = Field(description="nodes and links")
+    flows: Annotated[list[Flow], Short(_flows, {"type": "object", "additionalProperties": {"type": "object"}})] = Field(
+        default_factory=list, description="flows, as a list or by name"
+    )
+    stack: Annotated[Stack, Short(_stack, {"enum": ["udp"]})] = Field(description="what carries the flows")
+    background: list[Background] = Field(default_factory=list, description="other traffic")
+    at: dict[str, dict[str, LinkChange]] = Field(
+        default_factory=dict,
+        description="changes during the run, by time since its start and link",
+        examples=[{"30 s": {"link s1-s4": {"loss": "30 %"}}}],
+    )
+    run: Run = Field(default_factory=Run, description="how it is run")

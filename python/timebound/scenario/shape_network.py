@@ -1,0 +1,305 @@
+"""The shape of `network`: nodes, links, their conditions, the import of topologies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from timebound.scenario import units
+from timebound.scenario.fields import (
+    Ends,
+    Length,
+    Rate,
+    Shape,
+    Share,
+    Short,
+    Size,
+    Time,
+    TimeRange,
+    fail,
+)
+
+_SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
+_TIME_SCHEMA = {"type": "string", "pattern": units.TIME.pattern, "examples": ["1 ms"]}
+
+
+class GilbertElliott(Shape):
+    """Loss in bursts: two states, each frame first may change the state, then is lost with the state's share."""
+
+    good_to_bad: Share = Field(description="share of frames after which a good link turns bad", examples=["1 %"])
+    bad_to_good: Share = Field(description="share of frames after which a bad link turns good", examples=["30 %"])
+    loss_in_good: Share = Field(default=0.0, description="loss in the good state", examples=["0 %"])
+    loss_in_bad: Share = Field(default=1.0, description="loss in the bad state", examples=["100 %"])
+
+
+class Loss(Shape):
+    """Loss of frames: independent (`0.1 %`) or in bursts."""
+
+    independent: Share | None = Field(
+        default=None, description="each frame is lost with this share", examples=["0.1 %"]
+    )
+    gilbert_elliott: GilbertElliott | None = Field(default=None, description="loss in bursts")
+
+
+def _loss(value: Any) -> Any:
+    if isinstance(value, dict):
+        if len(value) != 1:
+            raise fail("state one kind of loss", "loss: 0.1 %, or loss: {gilbert-elliott: {...}}")
+        return value
+    return {"independent": value}
+
+
+LossField = Annotated[Loss, Short(_loss, _SHARE_SCHEMA)]
+
+
+class Normal(Shape):
+    """Normal distribution, cut at zero and at `max`."""
+
+    mean: Time = Field(description="mean", examples=["5 ms"])
+    deviation: Time = Field(description="standard deviation", examples=["1 ms"])
+    max: Time | None = Field(default=None, description="cut here; default: mean + 4 deviations", examples=["10 ms"])
+
+
+class Pareto(Shape):
+    """Pareto distribution less its least value, cut at `max`: rarely long."""
+
+    scale: Time = Field(description="scale (least value before the shift)", examples=["1 ms"])
+    alpha: float = Field(
+        default=3.0, gt=0, le=1000, strict=False, description="shape; smaller is heavier", examples=[3]
+    )
+    max: Time | None = Field(default=None, description="cut here; default: 20 times the scale", examples=["20 ms"])
+
+
+class Exponential(Shape):
+    """Exponential distribution, cut at `max`."""
+
+    mean: Time = Field(description="mean", examples=["1 ms"])
+    max: Time | None = Field(default=None, description="cut here; default: 10 times the mean", examples=["10 ms"])
+
+
+class Jitter(Shape):
+    """A random delay of each frame, added to the link's delay. A single time is uniform from zero up to it."""
+
+    uniform: Time | None = Field(default=None, description="uniform from 0 to this", examples=["1 ms"])
+    normal: Normal | None = Field(default=None, description="normal")
+    pareto: Pareto | None = Field(default=None, description="Pareto")
+    exponential: Exponential | None = Field(default=None, description="exponential")
+    reorder: bool = Field(default=False, description="may a later frame overtake an earlier one?", examples=[True])
+
+
+def _jitter(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return {"uniform": value}
+    kinds = [key for key in value if key in ("uniform", "normal", "pareto", "exponential")]
+    if len(kinds) != 1:
+        raise fail("state one distribution", "jitter: 1 ms, or one of uniform, normal, pareto, exponential")
+    return value
+
+
+JitterField = Annotated[Jitter, Short(_jitter, _TIME_SCHEMA)]
+
+
+class Drr(Shape):
+    """Deficit round robin: bytes that each class may send per round; classes left out get `default`."""
+
+    default: Size = Field(default=1538, description="quantum of the classes that are not named", examples=["1538 B"])
+    classes: dict[str, Size] = Field(
+        default_factory=dict, description="quantum per class", examples=[{"5": "6152 B", "0": "1538 B"}]
+    )
+
+
+class Queue(Shape):
+    """The discipline of the egress queue."""
+
+    kind: Literal["strict-priority", "fifo", "drr"] = Field(
+        default="strict-priority",
+        description="strict-priority: eight classes, the higher number first, not pre-empting; fifo: one queue; "
+        "drr: weighted",
+        examples=["fifo"],
+    )
+    drr: Drr | None = Field(default=None, description="quanta of a weighted queue")
+
+
+def _queue(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"kind": value, "drr": {}} if value == "drr" else {"kind": value}
+    if isinstance(value, dict) and "drr" in value and "kind" not in value:
+        return {"kind": "drr", **value}
+    return value
+
+
+QueueField = Annotated[Queue, Short(_queue, {"enum": ["strict-priority", "fifo", "drr"]})]
+
+
+class Conditions(Shape):
+    """What a link does to frames, in both directions or (under `forward` and `backward`) in one."""
+
+    rate: Rate | None = Field(
+        default=None, description="rate at which frames leave the port (whole wire)", examples=["10 Mbit/s"]
+    )
+    delay: Time | None = Field(default=None, description="propagation delay, one way", examples=["5 us"])
+    loss: LossField | None = Field(default=None, description="loss of frames", examples=["0.1 %"])
+    jitter: JitterField | None = Field(default=None, description="random extra delay of each frame", examples=["1 ms"])
+    corruption: Share | None = Field(
+        default=None, description="share of frames with a flipped bit", examples=["0.01 %"]
+    )
+    corruption_drops: bool | None = Field(
+        default=None, description="is a damaged frame dropped (as a card does) or delivered damaged?", examples=[True]
+    )
+    duplication: Share | None = Field(default=None, description="share of frames that arrive twice", examples=["0.1 %"])
+    queue: QueueField | None = Field(default=None, description="discipline of the egress queue", examples=["fifo"])
+    buffer: Size | None = Field(
+        default=None, description="bytes (on the wire) that may wait at the egress port", examples=["256 KiB"]
+    )
+    outages: list[TimeRange] | None = Field(
+        default=None, description="times in which nothing passes, since the start of the run", examples=[["3 s..4 s"]]
+    )
+
+
+class LinkDefaults(Conditions):
+    """Conditions of every link that does not state its own."""
+
+
+class Link(Conditions):
+    """A link between two nodes; `[a, b]` alone takes all defaults.
+
+    Ranges pair up: `[h[1-3], s1]` joins each to s1, `[h[1-3], s[1-3]]` joins them one to one.
+    """
+
+    between: Ends = Field(description="the two ends", examples=[["s1", "s4"]])
+    duplex: Literal["full", "half"] = Field(
+        default="full", description="half: both directions share one transmission", examples=["half"]
+    )
+    length: Length | None = Field(
+        default=None,
+        description="cable length; gives the delay (5 us/km) where the link states none",
+        examples=["120 km"],
+    )
+    forward: Conditions | None = Field(default=None, description="what differs from the first to the second end")
+    backward: Conditions | None = Field(default=None, description="what differs from the second to the first end")
+
+
+def _link(value: Any) -> Any:
+    return {"between": value} if isinstance(value, list) else value
+
+
+LinkField = Annotated[Link, Short(_link, {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2})]
+
+
+class Program(Shape):
+    """A program that a host runs, in the host's own network namespace. A list of words is the command alone."""
+
+    command: list[str] = Field(min_length=1, description="program and arguments", examples=[["iperf3", "-s"]])
+    env: dict[str, str] = Field(default_factory=dict, description="environment added", examples=[{"LANG": "C"}])
+    folder: str | None = Field(
+        default=None, description="working folder (from the scenario's); default: an own one", examples=["data"]
+    )
+    name: str | None = Field(default=None, description="name of its log; default: the program's", examples=["server"])
+    essential: bool = Field(default=False, description="does its early end stop the run?", examples=[True])
+    ready_port: int | None = Field(
+        default=None, ge=1, le=65535, description="TCP port that accepts once it is ready", examples=[5201]
+    )
+    start: Time = Field(default=0, description="when it starts", examples=["2 s"])
+
+
+def _programs(value: Any) -> Any:
+    if isinstance(value, str):
+        raise fail("a program is a list of words", 'write run: ["mosquitto", "-v"]')
+    if isinstance(value, dict):
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(word, (str, int, float)) for word in value):
+        return [{"command": [str(word) for word in value]}]
+    if isinstance(value, list):
+        return [{"command": [str(word) for word in item]} if isinstance(item, list) else item for item in value]
+    return value
+
+
+ProgramsField = Annotated[
+    list[Program], Short(_programs, {"type": "array", "items": {"type": "string"}, "minItems": 1})
+]
+
+
+class HostDefaults(Shape):
+    """What every host has that does not state its own."""
+
+    mtu: int | None = Field(default=None, ge=68, le=9000, description="largest IP packet, bytes", examples=[1500])
+    cpu: Share | None = Field(default=None, description="limit of CPU, share of one core", examples=["50 %"])
+    memory: Size | None = Field(default=None, ge=4_000_000, description="limit of memory", examples=["64 MiB"])
+
+
+class SwitchDefaults(Shape):
+    """What every switch has that does not state its own."""
+
+    delay: TimeRange | None = Field(
+        default=None, description="switching delay, least..greatest", examples=["10..20 us"]
+    )
+
+
+class Node(HostDefaults, SwitchDefaults):
+    """A node. `h1: host` is short for `h1: {kind: host}`."""
+
+    kind: Literal["host", "switch", "segment"] = Field(
+        description="host: an end system; switch: stores and forwards; segment: a shared half-duplex medium",
+        examples=["host"],
+    )
+    engine: Literal["fabric", "ovs"] = Field(
+        default="fabric", description="what forwards in a switch; only fabric in this version", examples=["fabric"]
+    )
+    address: str | None = Field(default=None, description="IPv4 address; default: assigned", examples=["10.0.0.7"])
+    run: ProgramsField = Field(default_factory=list, description="programs of a host", examples=[["iperf3", "-s"]])
+    latitude: float | None = Field(
+        default=None, ge=-90, le=90, strict=False, description="degrees north", examples=[52.52]
+    )
+    longitude: float | None = Field(
+        default=None, ge=-180, le=180, strict=False, description="degrees east", examples=[13.4]
+    )
+
+
+def _node(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+NodeField = Annotated[Node, Short(_node, {"enum": ["host", "switch", "segment"]})]
+
+
+class Import(Shape):
+    """A topology from a file: its nodes become switches, its link lengths (km) delays of 5 us/km."""
+
+    file: str = Field(description="GML, GraphML or topohub JSON", examples=["abilene.gml"])
+    rate: Rate | None = Field(
+        default=None, description="rate of its links; default: network.defaults", examples=["1 Gbit/s"]
+    )
+    hosts_per_node: int = Field(
+        default=1, ge=0, le=1000, description="hosts joined to each node: Berlin gets Berlin-h1, ...", examples=[2]
+    )
+    host_rate: Rate | None = Field(default=None, description="rate of the hosts' links", examples=["100 Mbit/s"])
+
+
+def _import(value: Any) -> Any:
+    return {"file": value} if isinstance(value, str) else value
+
+
+class Defaults(Shape):
+    """Defaults for links, switches and hosts."""
+
+    link: LinkDefaults = Field(default_factory=LinkDefaults, description="for every link")
+    switch: SwitchDefaults = Field(default_factory=SwitchDefaults, description="for every switch")
+    host: HostDefaults = Field(default_factory=HostDefaults, description="for every host")
+
+
+class Network(Shape):
+    """The network: nodes and links, written here or imported."""
+
+    defaults: Defaults = Field(default_factory=Defaults, description="what nodes and links have where they state none")
+    nodes: dict[str, NodeField] = Field(
+        default_factory=dict,
+        description="nodes by name or range of names",
+        examples=[{"h[1-3]": "host", "s1": "switch"}],
+    )
+    links: list[LinkField] = Field(
+        default_factory=list, description="links", examples=[[["h[1-3]", "s1"], {"between": ["s1", "s2"]}]]
+    )
+    import_: Annotated[Import, Short(_import, {"type": "string"})] | None = Field(
+        default=None, description="a topology file", examples=["backbone.gml"]
+    )

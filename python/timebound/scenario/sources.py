@@ -1,0 +1,297 @@
+"""From a file and overrides to one tree: includes merged, `--set` applied, parameters put in.
+
+Mappings are merged key by key and the including file wins; the lists `network.links`, `flows` and `background` are
+appended to those of the included files; every other list is replaced.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping as AbstractMapping
+from pathlib import Path as FilePath
+
+from timebound.scenario.problems import Place
+from timebound.scenario.tree import Mapping, Scalar, Sequence, Sources, Tree, compose, decode, resolve_plain
+
+_APPENDED = frozenset({("network", "links"), ("flows",), ("background",)})
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+MOST_FILES = 50
+
+
+def read(
+    text: str | None, file: FilePath | None, label: str, overrides: AbstractMapping[str, object], sources: Sources
+) -> Mapping | None:
+    """The merged tree of a scenario, or `None` with problems in `sources`."""
+    if text is None and file is not None:
+        text = read_file(file, label, Place(label), sources)
+    if text is None:
+        return None
+    tree = compose(text, label, sources)
+    if tree is None:
+        return None
+    if not isinstance(tree, Mapping):
+        sources.problem(tree.place, "", "a scenario is a mapping", "start with: name: my-network")
+        return None
+    settings = _overrides(overrides, sources)
+    for path, value in settings:
+        if path[0] == "parameters":
+            _set(tree, path, value, sources)
+    tree = _Includer(file, sources).include(tree, file)
+    known = parameters_of(tree)
+    for path, value in settings:
+        if len(path) == 1 and path[0] in known:
+            path = ["parameters", *path]
+        _set(tree, path, value, sources)
+    substitute(tree, parameters_of(tree), sources)
+    return tree
+
+
+def read_file(file: FilePath, label: str, place: Place, sources: Sources) -> str | None:
+    """The text of a file, or `None` with a problem at the place that names it."""
+    try:
+        if not file.is_file():
+            reason = "is a folder" if file.is_dir() else "does not exist"
+            sources.problem(place, "", f"{label!r} {reason}", "name an existing file")
+            return None
+        with file.open("rb") as stream:
+            data = stream.read(2_000_001)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        sources.problem(place, "", f"{label!r} cannot be read: {reason}", "name a readable file")
+        return None
+    return decode(data, label, sources)
+
+
+class _Includer:
+    def __init__(self, root: FilePath | None, sources: Sources) -> None:
+        self.sources = sources
+        self.open = [root.resolve()] if root else []
+        self.count = 0
+
+    def include(self, tree: Mapping, file: FilePath | None) -> Mapping:
+        entry = tree.entries.pop("include", None)
+        if entry is None:
+            return tree
+        parameters = parameters_of(tree)
+        merged: Mapping | None = None
+        for item in entry.items if isinstance(entry, Sequence) else [entry]:
+            if not isinstance(item, Scalar) or not isinstance(item.value, str):
+                self.sources.problem(item.place, "include", "an include is the name of a file", "include: [base.yaml]")
+                continue
+            substitute(item, parameters, self.sources)
+            base = self.read(item, file, parameters)
+            if base is not None:
+                merged = base if merged is None else merge(merged, base)
+        return tree if merged is None else merge(merged, tree)
+
+    def read(self, item: Scalar, file: FilePath | None, parameters: AbstractMapping[str, Scalar]) -> Mapping | None:
+        name = FilePath(item.text)
+        path = name if file is None else file.parent / name
+        self.count += 1
+        if self.count > MOST_FILES:
+            self.sources.problem(item.place, "include", f"more than {MOST_FILES} includes", "include fewer files")
+            return None
+        text = read_file(path, str(path), item.place, self.sources)
+        if text is None:
+            return None
+        resolved = path.resolve()
+        if resolved in self.open:
+            self.sources.problem(item.place, "include", f"{item.text!r} includes itself", "remove one of the includes")
+            return None
+        base = compose(text, str(path), self.sources)
+        if base is None:
+            return None
+        if not isinstance(base, Mapping):
+            self.sources.problem(base.place, "", "an included file is a mapping", "start with: network: ...")
+            return None
+        self.open.append(resolved)
+        base = self.include(_with_parameters(base, parameters), path)
+        self.open.pop()
+        return base
+
+
+def _with_parameters(base: Mapping, parameters: AbstractMapping[str, Scalar]) -> Mapping:
+    """What the including file sets for a parameter counts in the included one."""
+    declared = base.entries.get("parameters")
+    if isinstance(declared, Mapping):
+        for name, value in parameters.items():
+            if name in declared.entries:
+                declared.entries[name] = value
+    return base
+
+
+def merge(base: Tree, over: Tree, path: tuple[str, ...] = ()) -> Mapping:
+    """`over` laid upon `base`."""
+    assert isinstance(base, Mapping) and isinstance(over, Mapping)
+    result = Mapping(over.place, dict(base.entries), dict(base.keys))
+    for key, value in over.entries.items():
+        below = base.entries.get(key)
+        here = (*path, key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            result.entries[key] = merge(below, value, here)
+        elif isinstance(below, Sequence) and isinstance(value, Sequence) and here in _APPENDED:
+            result.entries[key] = Sequence(value.place, below.items + value.items)
+        else:
+            result.entries[key] = value
+        result.keys[key] = over.keys[key]
+    return result
+
+
+def parameters_of(tree: Mapping) -> dict[str, Scalar]:
+    """The declared parameters that are single values."""
+    declared = tree.entries.get("parameters")
+    if not isinstance(declared, Mapping):
+        return {}
+    return {name: value for name, value in declared.entries.items() if isinstance(value, Scalar)}
+
+
+def substitute(tree: Tree, parameters: AbstractMapping[str, Scalar], sources: Sources) -> None:
+    """Puts the values of parameters in place of `${name}` everywhere (keys stay as they are)."""
+    seen: set[int] = set()
+
+    def visit(node: Tree) -> None:
+        if id(node) in seen:  # aliases share their target
+            return
+        seen.add(id(node))
+        if isinstance(node, Sequence):
+            for item in node.items:
+                visit(item)
+        elif isinstance(node, Mapping):
+            for value in node.entries.values():
+                visit(value)
+        elif "${" in node.text:
+            _substitute_scalar(node, parameters, sources)
+
+    visit(tree)
+
+
+def _substitute_scalar(node: Scalar, parameters: AbstractMapping[str, Scalar], sources: Sources) -> None:
+    def value(match: re.Match[str]) -> str:
+        name = match[1].strip()
+        found = parameters.get(name)
+        if found is not None and "${" not in found.text:
+            return found.text
+        if found is not None:
+            sources.problem(node.place, "", f"parameter {name!r} refers to a parameter", "give it a plain value")
+            return "0"
+        close = difflib.get_close_matches(name, parameters, 1)
+        known = ", ".join(parameters) or "none"
+        hint = f"did you mean ${{{close[0]}}}?" if close else f"declare it under parameters (declared: {known})"
+        sources.problem(node.place, "", f"unknown parameter {name!r}", hint)
+        return "0"
+
+    node.text = _REFERENCE.sub(value, node.text)
+    node.value = resolve_plain(node.text) if node.plain else node.text
+
+
+def _overrides(overrides: AbstractMapping[str, object], sources: Sources) -> list[tuple[list[str], Tree]]:
+    settings: list[tuple[list[str], Tree]] = []
+    for key, value in overrides.items():
+        label = f"--set {key}"
+        text = value if isinstance(value, str) else _literal(value)
+        tree = compose(text, label, sources) if text.strip() else Scalar(Place(label), None, "")
+        path = key.split(".")
+        if not all(path):
+            sources.problem(Place(label), key, "an empty name in the path", 'write --set flows.alpha.period="10 ms"')
+        elif tree is not None:
+            settings.append((path, tree))
+    return settings
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
+
+
+def _set(tree: Mapping, path: list[str], value: Tree, sources: Sources) -> None:
+    """Sets one dotted path; list entries are found by `name` (flows, background), by `a-b` (links) or by number."""
+    node: Tree = tree
+    rest = list(path)
+    shown = ".".join(path)
+    while rest:
+        if isinstance(node, Mapping):
+            key, rest = _longest_key(node, rest)
+            if not rest:
+                node.entries[key] = value
+                node.keys[key] = value.place
+                return
+            if key not in node.entries or _is_null(node.entries[key]):
+                node.entries[key] = Mapping(value.place)
+                node.keys[key] = value.place
+            elif isinstance(node.entries[key], Scalar):
+                node.entries[key] = _spread(key, node.entries[key])
+            node.entries[key] = _own(node.entries[key])
+            node = node.entries[key]
+        elif isinstance(node, Sequence):
+            index, used = _index_of(node, rest)
+            if index is None:
+                names = [name for item in node.items if (name := _label(item))]
+                close = difflib.get_close_matches(rest[0], names, 1)
+                hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names[:8]) or 'none'}"
+                sources.problem(value.place, shown, f"nothing is called {rest[0]!r} in this list", hint)
+                return
+            rest = rest[used:]
+            if not rest:
+                node.items[index] = value
+                return
+            node.items[index] = _own(_spread("", node.items[index]))
+            node = node.items[index]
+        else:
+            sources.problem(
+                value.place, shown, f"there is nothing below a single value ({rest[0]!r})", "shorten the path"
+            )
+            return
+
+
+def _own(tree: Tree) -> Tree:
+    """A copy of this level: what an alias shares must not change with it."""
+    if isinstance(tree, Mapping):
+        return Mapping(tree.place, dict(tree.entries), dict(tree.keys))
+    return Sequence(tree.place, list(tree.items)) if isinstance(tree, Sequence) else tree
+
+
+def _is_null(tree: Tree) -> bool:
+    return isinstance(tree, Scalar) and tree.value is None
+
+
+def _longest_key(node: Mapping, rest: list[str]) -> tuple[str, list[str]]:
+    """Names may contain dots: the longest existing key counts."""
+    for end in range(len(rest), 0, -1):
+        key = ".".join(rest[:end])
+        if key in node.entries:
+            return key, rest[end:]
+    return rest[0], rest[1:]
+
+
+def _spread(key: str, tree: Tree) -> Tree:
+    """A short form as the mapping that it stands for, so that an override can add to it."""
+    short = {"broker": "node"}.get(key, "kind")
+    if isinstance(tree, Scalar) and isinstance(tree.value, str):
+        return Mapping(tree.place, {short: tree}, {short: tree.place})
+    if isinstance(tree, Sequence) and key == "":
+        return Mapping(tree.place, {"between": tree}, {"between": tree.place})
+    return tree
+
+
+def _index_of(node: Sequence, rest: list[str]) -> tuple[int | None, int]:
+    for used in range(len(rest), 0, -1):
+        wanted = ".".join(rest[:used])
+        for index, item in enumerate(node.items):
+            if _label(item) == wanted:
+                return index, used
+    if rest[0].isdigit() and len(rest[0]) < 7 and int(rest[0]) < len(node.items):
+        return int(rest[0]), 1
+    return None, 0
+
+
+def _label(item: Tree) -> str | None:
+    if isinstance(item, Mapping):
+        name = item.entries.get("name")
+        if isinstance(name, Scalar):
+            return name.text
+        return _label(item.entries["between"]) if "between" in item.entries else None
+    if isinstance(item, Sequence) and len(item.items) == 2:
+        return "-".join(end.text for end in item.items if isinstance(end, Scalar))
+    return None

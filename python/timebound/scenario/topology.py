@@ -1,0 +1,165 @@
+"""Topologies from other people's files (GML, GraphML, topohub JSON) and to them.
+
+Link lengths come from `dist` (km, as topohub writes it), else from the coordinates of the ends (great circle). The
+names become names of nodes: letters, digits, `_`, `.`, `-`. Directed files with both directions of a link give one
+link; links from a node to itself are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from timebound.scenario.context import Context
+from timebound.scenario.sources import read_file
+from timebound.scenario.topology_formats import FormatError, RawGraph, parse_gml, parse_graphml, parse_json
+from timebound.scenario.tree import Path, find
+
+EARTH_KM = 6371.0088
+"""Mean radius of the earth (IUGG)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyNode:
+    """A node of an imported topology; degrees north and east where they are known."""
+
+    name: str
+    latitude: float | None = None
+    longitude: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyLink:
+    """A link of an imported topology."""
+
+    a: str
+    b: str
+    kilometres: float | None = None
+    rate_bps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """An imported topology."""
+
+    nodes: tuple[TopologyNode, ...]
+    links: tuple[TopologyLink, ...]
+
+
+def great_circle_km(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """Great-circle distance of two (latitude, longitude) pairs in degrees (haversine formula)."""
+    (north_a, east_a), (north_b, east_b) = ((math.radians(x), math.radians(y)) for x, y in (a, b))
+    half = math.sin((north_b - north_a) / 2) ** 2
+    half += math.cos(north_a) * math.cos(north_b) * math.sin((east_b - east_a) / 2) ** 2
+    return 2 * EARTH_KM * math.asin(math.sqrt(min(1.0, half)))
+
+
+def parse_topology(text: str, suffix: str) -> Topology:
+    """A topology from the text of a file whose name ends in `suffix` (`.gml`, `.graphml`, `.json`).
+
+    Raises `FormatError` with message, hint and line where the text is not of that format.
+    """
+    parsers = {".gml": parse_gml, ".graphml": parse_graphml, ".json": parse_json}
+    if suffix not in parsers:
+        raise FormatError(f"files {suffix or 'without ending'} are unknown", "name a .gml, .graphml or .json file")
+    return _topology(parsers[suffix](text))
+
+
+def read_topology(name: str, folder: FilePath | None, path: Path, context: Context) -> Topology | None:
+    """The topology in a file beside the scenario, or `None` with the problem reported."""
+    place, _ = find(context.tree, path)
+    file = FilePath(name) if folder is None else folder / name
+    text = read_file(file, str(file), place, context.sources)
+    if text is None:
+        return None
+    try:
+        return parse_topology(text, file.suffix.lower())
+    except FormatError as error:
+        where = f" (line {error.line})" if error.line else ""
+        context.error(path, f"{name}{where}: {error.message}", error.hint)
+        return None
+
+
+def _topology(graph: RawGraph) -> Topology:
+    names = _names(graph)
+    nodes = [
+        TopologyNode(names[key], _number(values, _LATITUDE, 90), _number(values, _LONGITUDE, 180))
+        for key, values in graph.nodes
+    ]
+    nodes = [
+        node if node.latitude is not None and node.longitude is not None else TopologyNode(node.name) for node in nodes
+    ]
+    by_name = {node.name: node for node in nodes}
+    links: list[TopologyLink] = []
+    seen: set[tuple[str, str]] = set()
+    for source, target, values in graph.edges:
+        if source not in names or target not in names:
+            unknown = source if source not in names else target
+            raise FormatError(f"an edge names the unknown node {unknown!r}", "declare every node of an edge")
+        a, b = names[source], names[target]
+        if a == b or (graph.directed and (b, a) in seen):
+            continue
+        seen.add((a, b))
+        links.append(TopologyLink(a, b, _kilometres(by_name[a], by_name[b], values), _rate(values)))
+    if not nodes:
+        raise FormatError("no nodes in this file", "name a file with a graph")
+    return Topology(tuple(nodes), tuple(links))
+
+
+_LATITUDE = ("lat", "latitude")
+_LONGITUDE = ("lon", "lng", "long", "longitude")
+_LENGTH = ("dist", "length_km", "distance", "length")
+_RATE = ("linkspeedraw", "rate_bps")
+
+
+def _number(values: dict[str, Any], keys: Iterable[str], most: float) -> float | None:
+    lowered = {key.lower(): value for key, value in values.items()}
+    for key in keys:
+        try:
+            number = float(lowered[key])
+        except (KeyError, TypeError, ValueError):
+            continue
+        if abs(number) <= most:
+            return number
+    return None
+
+
+def _kilometres(a: TopologyNode, b: TopologyNode, values: dict[str, Any]) -> float | None:
+    stated = _number(values, _LENGTH, 100_000)
+    if stated is not None and stated >= 0:
+        return stated
+    if a.latitude is None or a.longitude is None or b.latitude is None or b.longitude is None:
+        return None
+    return great_circle_km((a.latitude, a.longitude), (b.latitude, b.longitude))
+
+
+def _rate(values: dict[str, Any]) -> int | None:
+    rate = _number(values, _RATE, 1e13)
+    return round(rate) if rate is not None and rate >= 100 else None
+
+
+def _names(graph: RawGraph) -> dict[str, str]:
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for key, values in graph.nodes:
+        if key in names:
+            raise FormatError(f"duplicate node {key!r}", "give every node its own id")
+        label = values.get("name") or values.get("label") or f"n{key}"
+        base = clean_name(str(label)) or clean_name(f"n{key}") or "n"
+        name, number = base, 2
+        while name in taken:
+            name, number = f"{base}-{number}", number + 1
+        taken.add(name)
+        names[key] = name
+    return names
+
+
+def clean_name(label: str) -> str:
+    """A label as the name of a node; empty where nothing of it is left."""
+    plain = unicodedata.normalize("NFKD", label.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", plain).strip("-.")[:48].strip("-.")
