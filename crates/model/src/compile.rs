@@ -224,6 +224,16 @@ fn compile_port(
     }
 }
 
+/// Compiles impairments by themselves, for conditions that change during a run; `path` names them in errors.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_conditions(decl: &ImpairmentsDecl, path: &str) -> Result<Impairments, CompileErrors> {
+    let mut check = Checker { errors: Vec::new() };
+    let impairments = compile_impairments(decl, path, &mut check);
+    if check.errors.is_empty() { Ok(impairments) } else { Err(CompileErrors(check.errors)) }
+}
+
 fn compile_impairments(decl: &ImpairmentsDecl, path: &str, check: &mut Checker) -> Impairments {
     if let Some(jitter) = &decl.jitter {
         let (times, alpha) = match jitter.distribution {

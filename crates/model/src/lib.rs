@@ -10,7 +10,7 @@ pub mod network;
 pub mod routes;
 pub mod units;
 
-pub use compile::{CompileError, CompileErrors, compile};
+pub use compile::{CompileError, CompileErrors, compile, compile_conditions};
 pub use declaration::Declaration;
 pub use ids::{LinkId, MediumId, NodeId, PortId, StreamId};
 pub use network::{

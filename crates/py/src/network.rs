@@ -1,0 +1,103 @@
+//! The class `Network`: a compiled network that answers in JSON.
+
+use crate::options::{HolisticOptions, SearchOptions, SimulateOptions};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use timebound_model::{Declaration, Network as Model, Time, compile};
+
+/// A compiled network with its streams.
+#[pyclass(frozen, module = "timebound._core")]
+pub(crate) struct Network {
+    model: Arc<Model>,
+}
+
+pub(crate) fn invalid(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn json(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(invalid)
+}
+
+#[pymethods]
+impl Network {
+    /// Compiles a declaration; `ValueError` carries the errors as JSON: `[{"path", "message", "hint"}]`.
+    #[new]
+    fn new(declaration: &str) -> PyResult<Self> {
+        let declaration: Declaration = serde_json::from_str(declaration).map_err(|error| {
+            let error = serde_json::json!([{"path": "", "message": error.to_string(), "hint": "this is a defect of Timebound"}]);
+            PyValueError::new_err(error.to_string())
+        })?;
+        match compile(&declaration) {
+            Ok(model) => Ok(Self { model: Arc::new(model) }),
+            Err(errors) => Err(PyValueError::new_err(json(&errors.0)?)),
+        }
+    }
+
+    /// Stream name -> receiver -> names of the ports on the way.
+    fn paths(&self) -> PyResult<String> {
+        let model = &self.model;
+        let mut paths: BTreeMap<&str, BTreeMap<&str, Vec<String>>> = BTreeMap::new();
+        for stream in &model.streams {
+            let entry = paths.entry(&stream.name).or_default();
+            for leaf in &stream.tree.leaves {
+                let ports = stream.tree.path(*leaf).into_iter().map(|hop| stream.tree.hops[hop as usize].port);
+                entry.insert(&model.nodes[leaf.node.index()].name, ports.map(|port| model.port_name(port)).collect());
+            }
+        }
+        json(&paths)
+    }
+
+    /// Safe holistic bounds; options `{"jitter_override": {stream: ns}}`.
+    fn holistic(&self, py: Python<'_>, options: &str) -> PyResult<String> {
+        let options: HolisticOptions = serde_json::from_str(options).map_err(invalid)?;
+        let options = options.resolve(&self.model);
+        py.detach(|| json(&timebound_bounds::holistic(&self.model, &options)))
+    }
+
+    /// One simulation; see [`SimulateOptions`]. `progress(share, text)` may raise to stop it.
+    #[pyo3(signature = (options, progress=None))]
+    fn simulate(&self, py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+        let options: SimulateOptions = serde_json::from_str(options).map_err(invalid)?;
+        let options = options.resolve(&self.model).map_err(invalid)?;
+        let total = (options.warmup.0 + options.duration.0).max(1);
+        let mut raised = None;
+        let outcome = py.detach(|| {
+            let mut tell = |now: Time| ask(progress.as_ref(), now.0 as f64 / total as f64, &mut raised);
+            timebound_sim::simulate_with(&self.model, &options, &mut tell)
+        });
+        match raised {
+            Some(error) => Err(error),
+            None => json(&outcome),
+        }
+    }
+
+    /// The search for worst cases; see [`SearchOptions`].
+    #[pyo3(signature = (options, progress=None))]
+    fn search(&self, py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+        let options: SearchOptions = serde_json::from_str(options).map_err(invalid)?;
+        let _ = (&options, &progress);
+        py.detach(|| json(&()))
+    }
+}
+
+/// Calls Python between two steps: a raised exception (Ctrl-C among them) breaks the work off.
+fn ask(progress: Option<&Py<PyAny>>, share: f64, raised: &mut Option<PyErr>) -> ControlFlow<()> {
+    let answer = Python::attach(|py| {
+        py.check_signals()?;
+        match progress {
+            Some(progress) => progress.call1(py, (share,)).map(|_| ()),
+            None => Ok(()),
+        }
+    });
+    match answer {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            *raised = Some(error);
+            ControlFlow::Break(())
+        }
+    }
+}

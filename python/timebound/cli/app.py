@@ -1,0 +1,80 @@
+"""The application: verbs, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from timebound import __version__
+from timebound.cli import compare, doctor, emulate, predict, report, run, scenarios, show, simulate, validate
+from timebound.cli.common import EXIT_INPUT, EXIT_INTERRUPTED, stderr
+from timebound.engine.folder import FolderError
+from timebound.scenario.problems import ScenarioError
+
+HELP = """Do publish/subscribe messages arrive in time?
+
+One scenario file describes a network, flows with deadlines and a protocol stack. Timebound **predicts** safe worst-case
+latencies, **simulates** the network in virtual time, **emulates** it with real brokers and clients, and puts the three
+side by side in one report.
+
+    timebound run hello              # the main job, on a built-in scenario
+    timebound scenarios              # what else is built in
+    timebound predict plant.yaml     # bounds only, at once
+    timebound run plant.yaml --set flows.alpha.period="10 ms"
+
+Exit codes: 0 all well, 1 a requirement is not met, 2 the input is wrong, 3 the host cannot do it, 4 the run was disturbed.
+"""
+
+app = App(name="timebound", help=HELP, help_format="markdown", version=__version__)
+for verb in (run, predict, simulate, emulate, report, compare, validate, show, scenarios, doctor):
+    verb.register(app)
+app.register_install_completion_command()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point of `timebound`."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(execute(arguments))
+
+
+def execute(arguments: list[str]) -> int:
+    """Runs one command line; returns the exit code."""
+    as_json = "--json" in arguments
+    try:
+        result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        return result if isinstance(result, int) else 0
+    except CycloptsError as error:
+        _complain(as_json, "usage", [{"message": str(error), "hint": "timebound --help"}], str(error))
+        return EXIT_INPUT
+    except ScenarioError as error:
+        problems = [
+            {"file": p.file, "line": p.line, "column": p.column, "path": p.path, "message": p.message, "hint": p.hint}
+            for p in error.problems
+        ]
+        _complain(as_json, "scenario", problems, error.render())
+        return EXIT_INPUT
+    except FolderError as error:
+        _complain(as_json, "folder", [{"message": str(error), "hint": error.hint}], f"error: {error}\n  = hint: {error.hint}")
+        return EXIT_INPUT
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        _complain(as_json, "system", [{"message": text, "hint": ""}], f"error: {text}")
+        return 3
+    except KeyboardInterrupt:
+        stderr("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has had enough; nothing more can be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _complain(as_json: bool, kind: str, problems: list[dict[str, object]], text: str) -> None:
+    if as_json:
+        print(json.dumps({"error": kind, "problems": problems}, indent=1))
+    else:
+        stderr(text)

@@ -1,0 +1,68 @@
+"""What the verbs share: parameters, loading, printing, progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from timebound.scenario import load
+from timebound.engine.catalogue import find
+from timebound.scenario.model import Scenario
+from timebound.scenario.problems import Problem, ScenarioError
+
+EXIT_INPUT, EXIT_INTERRUPTED = 2, 130
+
+ScenarioName = Annotated[str, Parameter(help="A scenario file, or the name of a built-in scenario (`timebound scenarios`).")]
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set",
+        negative=(),
+        help='Override a value of the scenario, as `flows.alpha.period="10 ms"`; may be given several times.',
+    ),
+]
+AsJson = Annotated[
+    bool, Parameter(name="--json", negative=(), help="Print the result as JSON to standard output and nothing else.")
+]
+Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), help="No progress.")]
+Output = Annotated[str | None, Parameter(name=["--output", "-o"], help="The run folder; a new one below `runs/` by default.")]
+
+
+def stderr(text: str) -> None:
+    """Messages go to standard error; standard output belongs to results."""
+    print(text, file=sys.stderr)
+
+
+def open_scenario(name: str, settings: tuple[str, ...]) -> Scenario:
+    """Loads a scenario with its overrides; prints warnings."""
+    overrides: dict[str, str] = {}
+    for setting in settings:
+        key, separator, value = setting.partition("=")
+        if not separator or not key.strip():
+            problem = Problem(
+                file="--set", line=0, column=0, path=key, message=f"{setting!r} is no assignment",
+                hint='write it as KEY=VALUE, for example --set flows.alpha.period="10 ms"', source_line="",
+            )  # fmt: skip
+            raise ScenarioError([problem])
+        overrides[key.strip()] = value.strip()
+    scenario = load(find(name), overrides)
+    for warning in scenario.warnings:
+        stderr(warning.render())
+    return scenario
+
+
+def print_json(value: Any) -> None:
+    """The one thing on standard output."""
+    print(json.dumps(value, indent=1))
+
+
+def print_flows(summary: dict[str, Any]) -> None:
+    """The table of flows that closes a verb."""
+    from rich.console import Console
+
+    from timebound.cli.table import flow_table
+
+    Console(stderr=False, soft_wrap=False).print(flow_table(summary))

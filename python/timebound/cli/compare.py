@@ -1,0 +1,41 @@
+"""`timebound compare`: two or more runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from timebound.cli.common import AsJson, print_json, stderr
+from timebound.engine.folder import read_summary
+
+
+def register(app: App) -> None:
+    """Adds the verb."""
+    app.command(compare)
+
+
+def compare(
+    first: Annotated[Path, Parameter(help="A run folder.")],
+    second: Annotated[Path, Parameter(help="Another run folder.")],
+    /,
+    *more: Path,
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The HTML file to write.")] = Path("comparison.html"),
+    json: AsJson = False,
+) -> int:
+    """Compare runs: every flow's figures side by side, what became better or worse, and which verdicts changed."""
+    from timebound.cli.table import comparison_table
+    from timebound.report import write_comparison
+
+    folders = [first, second, *more]
+    summaries = [read_summary(folder) for folder in folders]
+    path = write_comparison(folders, output)
+    if json:
+        print_json({"runs": [{"folder": str(f), "flows": s["flows"]} for f, s in zip(folders, summaries, strict=True)]})
+    else:
+        from rich.console import Console
+
+        Console().print(comparison_table([str(folder) for folder in folders], summaries))
+    stderr(f"comparison: {path}")
+    return 0

@@ -1,0 +1,48 @@
+"""`timebound predict`: safe worst-case bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cyclopts import App
+
+from timebound.cli.common import AsJson, Output, Quiet, ScenarioName, Settings, open_scenario, print_flows, print_json, stderr
+from timebound.cli.live_progress import TerminalProgress
+
+
+def register(app: App) -> None:
+    """Adds the verb."""
+    app.command(predict)
+
+
+def predict(
+    scenario: ScenarioName, /, *, set: Settings = (), output: Output = None, json: AsJson = False, quiet: Quiet = False
+) -> int:
+    """Safe worst-case latency bounds per flow and receiver, utilisation per port, and the reason where there is none.
+
+    With `--output` the run folder and its report are written too.
+    """
+    return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet)
+
+
+def figures(
+    name: str, settings: tuple[str, ...], output: str | None, parts: set[str], *, json: bool, quiet: bool
+) -> int:
+    """Computes the parts without emulation; a folder is written only when asked for."""
+    from timebound.engine import runs
+
+    scenario = open_scenario(name, settings)
+    with TerminalProgress(quiet or json) as progress:
+        if output is None:
+            summary = runs.figures_only(scenario, parts, progress)
+            code = runs.exit_code(summary, None)
+        else:
+            done = runs.run(scenario, Path(output), parts, progress)
+            summary, code = done.summary, done.exit_code
+    if json:
+        print_json(summary if output is None else {**summary, "folder": output})
+    else:
+        print_flows(summary)
+    if output is not None:
+        stderr(f"report: {Path(output) / 'report.html'}")
+    return code

@@ -1,0 +1,37 @@
+"""`timebound report`: writes the report of a run folder anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from timebound.cli.common import AsJson, print_json, stderr
+from timebound.engine.folder import FolderError, read_summary
+
+
+def register(app: App) -> None:
+    """Adds the verb."""
+    app.command(report)
+
+
+def report(
+    folder: Annotated[Path, Parameter(help="A run folder.")],
+    /,
+    *,
+    png: Annotated[bool, Parameter(help="Write the figures as PNG too.")] = True,
+    json: AsJson = False,
+) -> int:
+    """Write `report.html` and the figures of an earlier run again, from its `summary.json`."""
+    from timebound.report import write_report
+
+    summary = read_summary(folder)
+    try:
+        path = write_report(folder, png=png)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FolderError(f"{folder / 'summary.json'} is damaged: {error!r}", "run the scenario again") from error
+    if json:
+        print_json(summary)
+    stderr(f"report: {path}")
+    return 0

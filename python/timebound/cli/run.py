@@ -1,0 +1,62 @@
+"""`timebound run`: predict, simulate, emulate, and one report that puts them side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from timebound.cli.common import AsJson, Output, Quiet, ScenarioName, Settings, open_scenario, print_flows, print_json, stderr
+from timebound.cli.live_progress import TerminalProgress
+
+Rootless = Annotated[
+    bool, Parameter(name="--rootless", negative=(), help="Even as root, emulate with the rights of a user without root.")
+]
+
+
+def register(app: App) -> None:
+    """Adds the verb."""
+    app.command(run)
+
+
+def run(
+    scenario: ScenarioName,
+    /,
+    *,
+    set: Settings = (),
+    output: Output = None,
+    rootless: Rootless = False,
+    json: AsJson = False,
+    quiet: Quiet = False,
+) -> int:
+    """Predict, simulate and emulate a scenario; write one report that puts the three side by side.
+
+    This is the main job. It needs no root and, with the embedded broker, no system package.
+    """
+    return execute(scenario, set, output, {"predict", "simulate", "emulate"}, json=json, quiet=quiet, rootless=rootless)
+
+
+def execute(
+    name: str, settings: tuple[str, ...], output: str | None, parts: set[str], *, json: bool, quiet: bool, rootless: bool
+) -> int:
+    """Runs the parts and closes with the table (or JSON) and where the report lies."""
+    from timebound.engine import runs
+
+    scenario = open_scenario(name, settings)
+    with TerminalProgress(quiet or json) as progress:
+        done = runs.run(scenario, None if output is None else Path(output), parts, progress, rootless=rootless)
+    if json:
+        print_json({**done.summary, "folder": str(done.folder)})
+    else:
+        print_flows(done.summary)
+    if done.failure is not None:
+        stderr(f"error: the emulation ended early: {done.failure}" + (f"\n  = hint: {done.hint}" if done.hint else ""))
+        stderr(f"What it had measured is kept in {done.folder}.")
+    for violation in done.summary["violations"][:10]:
+        stderr(f"BOUND VIOLATED: {violation['text']}")
+    if done.summary["verdict"] == "disturbed":
+        for reason in done.summary["precision"]["reasons"]:
+            stderr(f"disturbed: {reason}")
+    stderr(f"report: {done.folder / 'report.html'}")
+    return done.exit_code

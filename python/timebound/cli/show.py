@@ -1,0 +1,54 @@
+"""`timebound show`: draws the topology."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from timebound.cli.common import AsJson, ScenarioName, Settings, open_scenario, print_json, stderr
+from timebound.engine.folder import FolderError
+
+
+def register(app: App) -> None:
+    """Adds the verb."""
+    app.command(show)
+
+
+def show(
+    scenario: ScenarioName,
+    /,
+    *,
+    set: Settings = (),
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="Write a file: .svg, .png, .graphml, .gml or .json (topology).")
+    ] = None,
+    json: AsJson = False,
+) -> int:
+    """Draw a scenario's network: as text, or as SVG or PNG; or export it as GraphML, GML or topohub JSON."""
+    from timebound.scenario import draw, topology
+
+    loaded = open_scenario(scenario, set)
+    if output is None:
+        print_json(loaded.declaration()) if json else print(draw.text(loaded))
+        return 0
+    writers = {
+        ".svg": lambda: draw.svg(loaded).encode(),
+        ".png": lambda: _png(draw.svg(loaded)),
+        ".graphml": lambda: topology.to_graphml(loaded).encode(),
+        ".gml": lambda: topology.to_gml(loaded).encode(),
+        ".json": lambda: topology.to_json(loaded).encode(),
+    }
+    writer = writers.get(output.suffix.lower())
+    if writer is None:
+        raise FolderError(f"{output}: unknown kind of file", f"end its name in one of {', '.join(writers)}")
+    output.write_bytes(writer())
+    stderr(f"written: {output}")
+    return 0
+
+
+def _png(svg: str) -> bytes:
+    from timebound.report import svg_to_png
+
+    return svg_to_png(svg)

@@ -1,0 +1,91 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+MOST_ROWS = 40
+STYLES = {"met": "green", "missed": "yellow", "violated": "bold red", "unbounded": "magenta", "unsupported": "magenta"}
+
+
+def duration(micros: float | None) -> str:
+    """Microseconds for people: `123 us`, `1.36 ms`, `2.5 s`."""
+    if micros is None:
+        return "-"
+    for limit, divisor, unit in ((1e3, 1.0, "us"), (1e6, 1e3, "ms")):
+        if abs(micros) < limit:
+            return f"{micros / divisor:.4g} {unit}"
+    return f"{micros / 1e6:.4g} s"
+
+
+def flow_table(summary: dict[str, Any]) -> Table:
+    """Observed, simulated and bound of every flow; the most critical rows where there are many."""
+    flows = sorted(summary["flows"], key=_criticality) if len(summary["flows"]) > MOST_ROWS else summary["flows"]
+    left_out = max(0, len(flows) - MOST_ROWS)
+    table = Table(
+        title=f"{summary['scenario']['name']}: {summary['verdict']}",
+        caption=f"{left_out} more rows in the summary" if left_out else None,
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("flow", overflow="fold")
+    table.add_column("receiver")
+    for column in ("observed p50", "observed max", "simulated max", "bound", "deadline", "lost"):
+        table.add_column(column, justify="right")
+    table.add_column("verdict", overflow="fold")
+    for flow in flows[:MOST_ROWS]:
+        latency = flow["latency_us"] or {}
+        verdict = flow["verdict"]
+        reason = flow["bound_us"]["reason"]
+        text = f"[{STYLES.get(verdict, '')}]{verdict}[/]" if verdict in STYLES else verdict
+        table.add_row(
+            _escape(flow["flow"]),
+            _escape(flow["receiver"]),
+            duration(latency.get("p50")),
+            duration(latency.get("max")),
+            duration(flow["simulated_max_us"]),
+            duration(flow["bound_us"]["bound"]) if reason is None else "none",
+            duration(flow["deadline_us"]),
+            "-" if flow["lost"] is None else str(flow["lost"]),
+            text if reason is None else f"{text}: {_escape(reason)}",
+        )
+    return table
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _criticality(flow: dict[str, Any]) -> tuple[int, float]:
+    order = {"violated": 0, "missed": 1, "unbounded": 2, "unsupported": 3}
+    deadline, bound = flow["deadline_us"], flow["bound_us"]["bound"]
+    margin = (deadline - bound) / deadline if deadline and bound is not None else 1.0
+    return order.get(flow["verdict"], 4), margin
+
+
+def comparison_table(names: list[str], summaries: list[dict[str, Any]]) -> Table:
+    """Worst observed latency (else simulated, else the bound) of every flow in each run."""
+    table = Table(title="worst network latency: observed / simulated / bound", title_justify="left")
+    table.add_column("flow", overflow="fold")
+    table.add_column("receiver")
+    for name in names:
+        table.add_column(_escape(name), justify="right", overflow="fold")
+    by_pair = [{(f["flow"], f["receiver"]): f for f in summary["flows"]} for summary in summaries]
+    pairs = list(dict.fromkeys(pair for flows in by_pair for pair in flows))
+    for pair in pairs[:MOST_ROWS]:
+        table.add_row(*map(_escape, pair), *(_cell(flows.get(pair)) for flows in by_pair))
+    if len(pairs) > MOST_ROWS:
+        table.caption = f"{len(pairs) - MOST_ROWS} more rows in the comparison"
+    return table
+
+
+def _cell(flow: dict[str, Any] | None) -> str:
+    if flow is None:
+        return "absent"
+    latency = flow["latency_us"] or {}
+    figures = (latency.get("max"), flow["simulated_max_us"], flow["bound_us"]["bound"])
+    return " / ".join(duration(value) for value in figures)

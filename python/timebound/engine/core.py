@@ -1,0 +1,89 @@
+"""The Rust core behind typed functions: JSON in, JSON out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from timebound import _core
+from timebound.scenario.model import Scenario
+from timebound.scenario.problems import Place, Problem, ScenarioError
+from timebound.stacks import Plan
+
+Progress = Callable[[float, str], None]
+"""Called with a share of 0..1 and what is being done."""
+
+
+class Network:
+    """A compiled network with its streams: what bounds, simulator and emulator read."""
+
+    def __init__(self, plan: Plan, declaration: dict[str, Any]) -> None:
+        """Compiles `declaration`.
+
+        Raises:
+            ScenarioError: the core refuses it; each problem carries the place in the scenario that it comes from.
+        """
+        try:
+            self._network = _core.Network(json.dumps(declaration))
+        except ValueError as error:
+            raise ScenarioError(_problems(plan, declaration, str(error))) from None
+        self.declaration = declaration
+
+    def paths(self) -> dict[str, dict[str, list[str]]]:
+        """Stream name -> receiver -> names of the ports on the way (`a->b`)."""
+        answer: dict[str, dict[str, list[str]]] = json.loads(self._network.paths())
+        return answer
+
+    def holistic(self, jitter_ns: dict[str, int]) -> dict[str, Any]:
+        """Safe holistic bounds; `jitter_ns` replaces declared jitters where it is larger (stream name -> ns)."""
+        answer: dict[str, Any] = json.loads(self._network.holistic(json.dumps({"jitter_override": jitter_ns})))
+        return answer
+
+    def simulate(self, options: dict[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+        """One simulation under the virtual clock."""
+        answer: dict[str, Any] = json.loads(self._network.simulate(json.dumps(options), progress))
+        return answer
+
+    def search(self, options: dict[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+        """The search for worst cases."""
+        answer: dict[str, Any] = json.loads(self._network.search(json.dumps(options), progress))
+        return answer
+
+
+def _problems(plan: Plan, declaration: dict[str, Any], errors: str) -> list[Problem]:
+    """Compiler errors, each with the place of the scenario that the declaration's part comes from."""
+    problems = []
+    for error in json.loads(errors):
+        path = str(error["path"])
+        if path.startswith("streams["):
+            index = int(path[len("streams[") : path.index("]")])
+            path = plan.origins[declaration["streams"][index]["name"]]
+        problems.append(problem_at(plan.scenario, path, error["message"], error["hint"]))
+    return problems
+
+
+def problem_at(scenario: Scenario, path: str, message: str, hint: str) -> Problem:
+    """A problem at a path of the scenario."""
+    place = scenario.locate(path) or Place(scenario.file or "<scenario>")
+    return Problem(
+        file=place.file,
+        line=place.line,
+        column=place.column,
+        path=path,
+        message=message,
+        hint=hint,
+        source_line=_source_line(place),
+        length=place.length,
+    )
+
+
+def _source_line(place: Place) -> str:
+    if place.line < 1:
+        return ""
+    try:
+        lines = Path(place.file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return lines[place.line - 1] if place.line <= len(lines) else ""

@@ -1,0 +1,206 @@
+"""Emulation: the plan of the sandbox, its process, and what it says while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from timebound.engine.predict import Prediction
+from timebound.scenario.model import Direction, Event
+from timebound.stacks.build import SUBNET
+
+SETTLE_NS = 1_000_000_000
+SCHEMA = 1
+RUNNER = "timebound.sandbox"
+EXIT_OK, EXIT_HOST, EXIT_DISTURBED, EXIT_INTERRUPTED = 0, 3, 4, 130
+
+Report = Callable[[dict[str, Any]], None]
+"""Called with every event that the sandbox reports."""
+
+
+@dataclass(slots=True)
+class Emulation:
+    """How an emulation ended. `status` is the sandbox's exit code, `failure` its own words when it failed."""
+
+    status: int
+    failure: str | None = None
+    hint: str | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+def emulation_plan(prediction: Prediction, folder: Path, *, record_ingress: bool, rootless: bool) -> dict[str, Any]:
+    """The JSON of `Plan` (crates/live/src/plan.rs)."""
+    plan = prediction.plan
+    scenario = plan.scenario
+    run = scenario.run
+    endpoints = None
+    if plan.clients or plan.udp or plan.background:
+        endpoints = {
+            "clients": plan.clients,
+            "udp": plan.udp,
+            "udp_receivers": plan.udp_receivers,
+            "background": plan.background,
+            "duration_ns": run.duration_ns,
+            "warmup_ns": run.warm_up_ns,
+            "settle_ns": SETTLE_NS,
+            "fifo_priority": 5,
+        }
+    base = Path(scenario.file).resolve().parent if scenario.file else Path.cwd()
+    programs = [
+        {**program, "folder": str(base / program["folder"])} if program.get("folder") else program
+        for program in plan.programs
+    ]
+    return {
+        "schema": SCHEMA,
+        "run_id": f"tb{os.getpid()}-{time.monotonic_ns() & 0xFFFFFF:x}",
+        "folder": str(folder.resolve()),
+        "seed": run.seed,
+        "duration_ns": run.warm_up_ns + run.duration_ns,
+        "drain_ns": SETTLE_NS,
+        "network": prediction.network.declaration,
+        "hosts": [
+            {"node": node.name, "address": plan.addresses[node.name], "prefix": SUBNET.prefixlen, "mtu": node.mtu}
+            for node in scenario.hosts
+        ],
+        "markers": [marker.plan() for marker in plan.markers],
+        "programs": programs,
+        "endpoints": endpoints,
+        "captures": [
+            {"file": f"{port.replace('->', '-')}.pcapng", "ports": [dict(zip(("from", "to"), port.split("->"), strict=True))]}
+            for port in run.captures
+        ],
+        "events": [change for event in scenario.events for change in _changes(prediction, event)],
+        "precision": {"lateness_p99_ns": run.lateness_p99_ns},
+        "record_ingress": record_ingress,
+        "force_rootless": rootless,
+    }
+
+
+def _changes(prediction: Prediction, event: Event) -> Iterator[dict[str, Any]]:
+    """An event of the scenario as changes of both directions of its link."""
+    links = prediction.plan.scenario.links
+    link = links[event.link]
+    ends = {link.a, link.b}
+    parallel = sum(1 for other in links[: event.link] if {other.a, other.b} == ends)
+    for source, target, direction in ((link.a, link.b, event.forward), (link.b, link.a, event.backward)):
+        change: dict[str, Any] = {
+            "at_ns": event.at_ns,
+            "port": {"from": source, "to": target, "parallel": parallel},
+        }
+        yield {**change, **conditions(event, direction)}
+
+
+def conditions(event: Event, direction: Direction) -> dict[str, Any]:
+    """What an event states of one direction."""
+    changed: dict[str, Any] = {}
+    if "rate" in event.changed:
+        changed["rate_bps"] = direction.rate_bps
+    if "delay" in event.changed:
+        changed["delay_ns"] = direction.delay_ns
+    if {"loss", "jitter", "corruption", "duplication"} & set(event.changed):
+        changed["impairments"] = direction.impairments.declaration()
+    if "up" in event.changed:
+        changed["up"] = event.up
+    return changed
+
+
+def emulate(prediction: Prediction, folder: Path, report: Report, *, record_ingress: bool = False, rootless: bool = False) -> Emulation:
+    """Runs the emulation in its sandbox and waits for it.
+
+    Whatever happens to this process, the sandbox ends with it: PID 1 of its namespaces is told by the kernel. The first
+    interrupt asks it to stop and keep what was measured, a second one ends it at once.
+    """
+    for name, content in prediction.plan.files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    plan_file = folder / "emulation.json"
+    plan = emulation_plan(prediction, folder, record_ingress=record_ingress, rootless=rootless)
+    plan_file.write_text(json.dumps(plan), encoding="utf-8")
+    result = Emulation(status=1)
+    logs = folder / "logs"
+    logs.mkdir(exist_ok=True)
+    with (logs / "sandbox.log").open("w", encoding="utf-8") as log, _sandbox(plan_file, log.fileno()) as process:
+        stopping = 0
+        lines = _lines(process)
+        while True:
+            try:
+                event = next(lines, None)
+                if event is None:
+                    break
+                result.events.append(event) if event.get("event") != "progress" else None
+                if event.get("event") == "failed":
+                    result.failure = str(event.get("message") or event.get("reason") or "it gave no reason")
+                    result.hint = event.get("hint")
+                report(event)
+            except KeyboardInterrupt:
+                stopping += 1
+                _stop(process, at_once=stopping > 1)
+                lines = _lines(process)
+        result.status = process.wait()
+        if result.status < 0:
+            result.failure = result.failure or f"the sandbox was ended by signal {-result.status}"
+            result.status = 1
+        if stopping:
+            result.status = EXIT_INTERRUPTED
+    return result
+
+
+@contextmanager
+def _sandbox(plan_file: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
+    # A session of its own: Ctrl-C reaches us alone, and we tell the sandbox in words.
+    process = subprocess.Popen(
+        [sys.executable, "-m", RUNNER, str(plan_file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def _stop(process: subprocess.Popen[bytes], *, at_once: bool) -> None:
+    if at_once:
+        process.kill()
+        return
+    assert process.stdin is not None
+    try:
+        process.stdin.write(b"stop\n")
+        process.stdin.flush()
+    except OSError:
+        process.kill()
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+    """The events that the sandbox writes, one JSON object per line; anything else is passed over."""
+    assert process.stdout is not None
+    descriptor = process.stdout.fileno()
+    pending = b""
+    while True:
+        select.select([descriptor], [], [])
+        chunk = os.read(descriptor, 65_536)
+        if not chunk:
+            return
+        *complete, pending = (pending + chunk).split(b"\n")
+        for line in complete:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                yield event

@@ -1,0 +1,108 @@
+"""The run folder: where it lies, what stands in its manifest, writing JSON so that a full disk is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+class FolderError(Exception):
+    """A run folder that cannot be used, with a hint."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+MARK = "manifest.json"
+
+
+def prepare(output: Path | None, name: str) -> Path:
+    """An empty run folder: `output`, or a new one below `runs/`.
+
+    An existing folder is emptied only when it holds an earlier run (it has a manifest), and is refused otherwise.
+
+    Raises:
+        FolderError: the folder holds something else, or cannot be written.
+    """
+    if output is None:
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        output = Path("runs") / f"{name}-{stamp}"
+        number = 1
+        while output.exists():
+            number += 1
+            output = Path("runs") / f"{name}-{stamp}-{number}"
+    try:
+        if output.exists():
+            if not output.is_dir():
+                raise FolderError(f"{output} is a file", "name a folder with --output")
+            if any(output.iterdir()):
+                if not (output / MARK).is_file():
+                    raise FolderError(f"{output} holds other files", "name an empty or new folder with --output")
+                _empty(output)
+        output.mkdir(parents=True, exist_ok=True)
+        (output / MARK).write_text("{}\n", encoding="utf-8")
+    except OSError as error:
+        raise FolderError(f"{output} cannot be written: {error.strerror}", "name another folder with --output") from error
+    return output
+
+
+def _empty(folder: Path) -> None:
+    """Removes what runs write, and nothing else."""
+    for pattern in ("*.json", "*.parquet", "*.bin", "*.csv", "*.yaml", "*.html", "*.conf"):
+        for file in folder.glob(pattern):
+            file.unlink()
+    for name in ("captures", "logs", "figures"):
+        for file in (folder / name).glob("*"):
+            if file.is_file():
+                file.unlink()
+
+
+def manifest(scenario_file: str | None, seed: int, parts: list[str], started: datetime) -> dict[str, Any]:
+    """What a reader needs to repeat the run."""
+    from timebound import __version__
+
+    system = platform.uname()
+    return {
+        "timebound": __version__,
+        "python": platform.python_version(),
+        "kernel": f"{system.system} {system.release}",
+        "host": {"machine": system.machine, "cores": os.cpu_count()},
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "scenario": scenario_file,
+        "seed": seed,
+        "parts": parts,
+        "started": started.isoformat(timespec="seconds"),
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes JSON whole or not at all."""
+    temporary = path.with_suffix(path.suffix + ".part")
+    temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The `summary.json` of a run folder.
+
+    Raises:
+        FolderError: there is none, or it is damaged.
+    """
+    path = folder / "summary.json"
+    hint = "name a folder that `timebound run` wrote"
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FolderError(f"{folder} is no run folder: it has no summary.json", hint) from None
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{path} cannot be read: {error}", hint) from error
+    if not isinstance(summary, dict) or not isinstance(summary.get("flows"), list):
+        raise FolderError(f"{path} is no summary of a run", hint)
+    return summary

@@ -1,0 +1,175 @@
+"""What an emulated run measured: one row per message and receiver, with the shares of its latency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from timebound.engine import observed, records
+from timebound.engine.observed import Arrivals
+from timebound.engine.predict import Prediction
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(slots=True)
+class Measured:
+    """Records of one run, joined. Times count from the end of the warm-up."""
+
+    messages: pl.DataFrame
+    frames: pl.DataFrame
+    arrivals: dict[str, Arrivals]
+    worst_ns: dict[tuple[str, str], int]
+    """(stream, receiver) -> greatest network latency of any of its frames, warm-up included."""
+    live: dict[str, Any]
+
+
+def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measured:
+    """Reads the records of a run folder and joins them to messages."""
+    import polars as pl
+
+    plan = prediction.plan
+    warm_up = plan.scenario.run.warm_up_ns
+    frames = observed.name_streams(plan, records.read_frames(folder / "frames.bin"))
+    arrivals = observed.arrivals(plan, prediction.streams, frames)
+    worst = observed.worst_latencies(frames)
+    frames = frames.with_columns(
+        pl.col("ingress_ns") - warm_up,
+        pl.when(pl.col("delivered_ns") < 0).then(None).otherwise(pl.col("delivered_ns") - warm_up).alias("delivered_ns"),
+    )
+    endpoints = records.read_messages(folder / "endpoints.bin").with_columns(
+        pl.col("nominal_ns") - warm_up, pl.col("time_ns") - warm_up
+    )
+    return Measured(_messages(prediction, frames, endpoints), frames, arrivals, worst, live)
+
+
+def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    plan = prediction.plan
+    numbers = plan.flow_numbers()
+    duration = plan.scenario.run.duration_ns
+    sent = (
+        endpoints.filter((pl.col("kind") == records.SENT) & (pl.col("nominal_ns") >= 0) & (pl.col("nominal_ns") < duration))
+        .group_by("flow", "sequence", maintain_order=True)
+        .agg(pl.col("nominal_ns").min().alias("released_ns"), pl.col("time_ns").min().alias("sent_ns"), pl.col("size").first())
+    )
+    pairs = pl.DataFrame(
+        [
+            (numbers[flow], receiver, plan.host_numbers()[receiver], flow, plan.scenario.flows[numbers[flow]].deadline_ns)
+            for flow, receiver in plan.segments
+        ],
+        schema={
+            "flow": pl.UInt32,
+            "to": pl.String,
+            "receiver": pl.UInt32,
+            "name": pl.String,
+            "deadline": pl.Int64,
+        },
+        orient="row",
+    )
+    received = _received(endpoints)
+    messages = (
+        sent.join(pairs, on="flow", how="inner")
+        .join(received, on=["flow", "receiver", "sequence"], how="left")
+        .join(_network(prediction, frames), on=["name", "to", "sequence"], how="left")
+        .with_columns(broker_ns=pl.col("broker_ns").clip(0))
+        .with_columns(
+            host_ns=pl.col("received_ns") - pl.col("sent_ns") - pl.col("network_ns") - pl.col("broker_ns"),
+        )
+        .with_columns(
+            outcome=pl.when(pl.col("received_ns").is_null())
+            .then(pl.lit("lost"))
+            .when(pl.col("received_ns") - pl.col("released_ns") > pl.col("deadline"))
+            .then(pl.lit("late"))
+            .when(pl.col("copies") > 1)
+            .then(pl.lit("duplicate"))
+            .when(pl.col("overtaken"))
+            .then(pl.lit("reordered"))
+            .otherwise(pl.lit("on-time"))
+        )
+    )
+    return messages.select(
+        pl.col("name").alias("flow"),
+        pl.col("to").alias("receiver"),
+        "sequence",
+        "released_ns",
+        "sent_ns",
+        "received_ns",
+        "size",
+        "outcome",
+        "network_ns",
+        "broker_ns",
+        "host_ns",
+        pl.col("copies").fill_null(0).cast(pl.UInt32),
+        pl.col("overtaken").fill_null(False),
+    ).sort("flow", "receiver", "sequence")
+
+
+def _received(endpoints: pl.DataFrame) -> pl.DataFrame:
+    """First reception of each message, how many copies came, and whether a later message had come before it."""
+    import polars as pl
+
+    key = ["flow", "receiver", "sequence"]
+    return (
+        endpoints.filter(pl.col("kind") == records.RECEIVED)
+        .sort("time_ns", maintain_order=True)
+        .group_by(key, maintain_order=True)
+        .agg(pl.col("time_ns").first().alias("received_ns"), pl.len().alias("copies"))
+        .with_columns(overtaken=pl.col("sequence") < pl.col("sequence").cum_max().over("flow", "receiver"))
+    )
+
+
+def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
+    """Network and broker share of each message: the times of its frames on each segment."""
+    import polars as pl
+
+    plan = prediction.plan
+    schema = {"stream": pl.String, "receiver": pl.String, "name": pl.String, "to": pl.String, "part": pl.UInt8}
+    parts = pl.DataFrame(
+        [
+            (segment.stream, segment.destination, flow, receiver, index)
+            for (flow, receiver), segments in plan.segments.items()
+            for index, segment in enumerate(segments)
+        ],
+        schema=schema,
+        orient="row",
+    )
+    counts = pl.DataFrame(
+        [(flow, receiver, len(segments)) for (flow, receiver), segments in plan.segments.items()],
+        schema={"name": pl.String, "to": pl.String, "expected": pl.UInt32},
+        orient="row",
+    )
+    wanted = records.HAS_SEQUENCE | records.DROPPED | records.COPY
+    good = (pl.col("flags") & wanted == records.HAS_SEQUENCE) & pl.col("delivered_ns").is_not_null()
+    # A segment that carries several messages carries those that follow the first one too.
+    every = pl.int_ranges(0, pl.col("messages").clip(1), dtype=pl.Int64)
+    crossed = (
+        frames.filter(good)
+        .select(
+            pl.col("name").alias("stream"), "receiver", "sequence", "ingress_ns", "delivered_ns", "lateness_ns", every.alias("more")
+        )
+        .explode("more")
+        .with_columns((pl.col("sequence").cast(pl.Int64) + pl.col("more")).cast(pl.UInt32).alias("sequence"))
+        .group_by("stream", "receiver", "sequence", maintain_order=True)
+        .agg(pl.all().first())
+        .join(parts, on=["stream", "receiver"], how="inner")
+        .sort("part", maintain_order=True)
+        .group_by("name", "to", "sequence", maintain_order=True)
+        .agg(
+            (pl.col("delivered_ns") - pl.col("ingress_ns")).sum().alias("network_ns"),
+            (pl.col("ingress_ns").last() - pl.col("delivered_ns").first() - pl.col("lateness_ns").first()).alias("between"),
+            pl.len().alias("parts"),
+        )
+        .join(counts, on=["name", "to"], how="left")
+        .filter(pl.col("parts") == pl.col("expected"))
+    )
+    return crossed.select(
+        "name",
+        "to",
+        "sequence",
+        "network_ns",
+        pl.when(pl.col("parts") > 1).then(pl.col("between")).otherwise(0).alias("broker_ns"),
+    )

@@ -1,0 +1,123 @@
+"""What was seen on the wire, held against what was declared.
+
+For every stream: the jitter of its arrivals at the first port, and whether any frame took longer than its bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from timebound.engine.records import COPY, DROPPED, HAS_SEQUENCE, RETRANSMISSION
+from timebound.stacks import Plan, Stream
+
+if TYPE_CHECKING:
+    import polars as pl
+
+LONGEST_CONTROL = 16
+"""MQTT control packets between messages (PUBREL, PUBCOMP) are at most this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """One stream at its first port. `jitter_ns` is the least jitter with which its period explains what was seen."""
+
+    frames: int
+    jitter_ns: int | None
+    largest_wire: int
+    retransmissions: int
+
+
+def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
+    """Adds `name` (stream) and `receiver` columns; control packets in a data direction go to their own stream."""
+    import polars as pl
+
+    declared = list(plan.streams)
+    control = {marker.data: marker.control for marker in plan.markers if marker.control is not None}
+    names = pl.Series([stream.name for stream in declared], dtype=pl.String)
+    answers = pl.Series([control.get(stream.name) for stream in declared], dtype=pl.String)
+    leaves = pl.DataFrame(
+        [(i, j, node) for i, stream in enumerate(declared) for j, node in enumerate(stream.destinations)],
+        schema={"stream": pl.UInt32, "leaf": pl.UInt16, "receiver": pl.String},
+        orient="row",
+    )
+    lookup = pl.DataFrame({"stream": pl.Series(range(len(declared)), dtype=pl.UInt32), "name": names, "other": answers})
+    is_control = (
+        pl.col("other").is_not_null()
+        & (pl.col("flags") & HAS_SEQUENCE == 0)
+        & (pl.col("payload") <= LONGEST_CONTROL)
+        & (pl.col("payload") > 0)
+    )
+    return (
+        frames.join(lookup, on="stream", how="left", maintain_order="left")
+        .join(leaves, on=["stream", "leaf"], how="left", maintain_order="left")
+        .with_columns(name=pl.when(is_control).then(pl.col("other")).otherwise(pl.col("name")))
+        .drop("other")
+    )
+
+
+def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> dict[str, Arrivals]:
+    """The arrivals of every stream that was seen, from named frames.
+
+    The k-th frame of a stream with n frames per period T belongs to release floor(k / n). With x_k = floor(k / n) T - t_k
+    the least jitter J for which every window of length d holds at most n ceil((d + J) / T) frames is
+    max over k of (x_k - min over i <= k of x_i). A segment that carries several messages at once counts as that many.
+    """
+    import polars as pl
+
+    if frames.is_empty():
+        return {}
+    rows = [
+        (stream.name, stream.period_ns or 0, len(stream.frames_bytes), len(stream.destinations))
+        for stream in streams.values()
+    ]
+    schema = {"name": pl.String, "period": pl.Int64, "burst": pl.Int64, "destinations": pl.UInt32}
+    declared = pl.DataFrame(rows, schema=schema, orient="row")
+    dropped = pl.col("flags") & DROPPED > 0
+    # Each frame once: a multicast frame has a record for every receiver, a doubled one for every copy.
+    once = (pl.col("leaf") == 0) | (dropped & (pl.col("destinations") == 1))
+    several = (pl.col("burst") == 1) & ~dropped
+    together = pl.when(several).then(pl.col("messages").cast(pl.Int64)).otherwise(1).clip(1)
+    found = (
+        frames.filter(pl.col("flags") & COPY == 0)
+        .join(declared, on="name", how="inner", maintain_order="left")
+        .filter(once)
+        .sort("name", "ingress_ns", maintain_order=True)
+        .with_columns(last=together.cum_sum().over("name") - 1)
+        .with_columns(
+            late=pl.col("last") // pl.col("burst") * pl.col("period") - pl.col("ingress_ns"),
+            early=(pl.col("last") - together + 1) // pl.col("burst") * pl.col("period") - pl.col("ingress_ns"),
+        )
+        .with_columns(jitter=pl.col("late") - pl.col("early").cum_min().over("name"))
+        .group_by("name", maintain_order=True)
+        .agg(
+            pl.len().alias("frames"),
+            pl.col("jitter").max(),
+            pl.col("wire").max(),
+            pl.col("period").first(),
+            ((pl.col("flags") & RETRANSMISSION) > 0).sum().alias("retransmissions"),
+        )
+    )
+    return {
+        row["name"]: Arrivals(
+            frames=row["frames"],
+            jitter_ns=int(row["jitter"]) if row["period"] else None,
+            largest_wire=row["wire"],
+            retransmissions=row["retransmissions"],
+        )
+        for row in found.iter_rows(named=True)
+    }
+
+
+def worst_latencies(frames: pl.DataFrame) -> dict[tuple[str, str], int]:
+    """(stream, receiver) -> greatest network latency of any delivered frame, ns."""
+    import polars as pl
+
+    if frames.is_empty():
+        return {}
+    worst = (
+        frames.filter((pl.col("flags") & DROPPED) == 0)
+        .group_by("name", "receiver", maintain_order=True)
+        .agg((pl.col("delivered_ns") - pl.col("ingress_ns")).max().alias("latency"))
+    )
+    return {(row[0], row[1]): int(row[2]) for row in worst.iter_rows()}

@@ -1,0 +1,138 @@
+"""Prediction: the safe bounds of every stream, with the arrivals of answers worked out along the way.
+
+A broker forwards when a PUBLISH arrives, so the jitter at its port depends on the bound of the way to it. Starting from
+the declared jitters, all streams that follow others are given the jitter with which those arrive, until nothing
+changes: the least fixed point. A stream that follows one without a finite bound promises nothing any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from timebound.engine.core import Network
+from timebound.stacks import Plan, Segment, Stream
+
+MOST_ROUNDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The bound of one stream at one receiver, ns; all None with a reason where there is none.
+
+    `actual_ns` counts from the actual release (what a measured network latency is compared with), `nominal_ns` from the
+    nominal one, `best_ns` is the least possible.
+    """
+
+    kind: str
+    actual_ns: int | None = None
+    nominal_ns: int | None = None
+    best_ns: int | None = None
+    reason: str | None = None
+    path: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Prediction:
+    """Bounds of a plan. `streams` are the plan's, with the jitters that were worked out."""
+
+    plan: Plan
+    network: Network
+    streams: dict[str, Stream]
+    outcomes: dict[tuple[str, str], Outcome]
+    ports: list[dict[str, Any]]
+    rounds: int
+
+    def observed(self, jitter_ns: dict[str, int]) -> dict[tuple[str, str], Outcome]:
+        """Bounds for the jitters that were observed at the first ports, where these exceed the declared ones."""
+        larger = {
+            name: jitter
+            for name, jitter in jitter_ns.items()
+            if name in self.streams and jitter > self.streams[name].jitter_ns
+        }
+        if not larger:
+            return self.outcomes
+        return _outcomes(self.network.holistic(larger), self.streams)
+
+    def segment(self, segment: Segment) -> Outcome:
+        """The bound of one segment."""
+        return self.outcomes[segment.stream, segment.destination]
+
+
+def predict(plan: Plan) -> Prediction:
+    """Bounds for every stream of the plan.
+
+    Raises:
+        ScenarioError: the network does not compile.
+    """
+    streams = {stream.name: stream for stream in plan.streams}
+    rounds = 0
+    while True:
+        network = Network(plan, _declaration(plan, streams))
+        jitters = {name: stream.jitter_ns for name, stream in streams.items() if stream.follows is not None}
+        broken: set[str] = set()
+        while True:
+            rounds += 1
+            analysis = network.holistic(jitters)
+            outcomes = _outcomes(analysis, streams)
+            changed = False
+            for name in jitters:
+                follows = streams[name].follows
+                assert follows is not None
+                before = outcomes[follows.stream, follows.destination]
+                if before.nominal_ns is None or before.best_ns is None or rounds > MOST_ROUNDS:
+                    broken.add(name)
+                    continue
+                jitter = before.nominal_ns - before.best_ns + follows.extra_ns
+                if jitter > jitters[name]:
+                    jitters[name] = jitter
+                    changed = True
+            if broken or not changed:
+                break
+        for name, jitter in jitters.items():
+            streams[name] = replace(streams[name], jitter_ns=jitter)
+        if not broken:
+            break
+        for name in broken:
+            streams[name] = _unbounded(streams[name])
+    network = Network(plan, _declaration(plan, streams))
+    analysis = network.holistic({})
+    return Prediction(plan, network, streams, _outcomes(analysis, streams), analysis["ports"], rounds)
+
+
+def _unbounded(stream: Stream) -> Stream:
+    """The same stream once it promises nothing: it answers one that has no finite bound."""
+    frame = max(stream.frames_bytes)
+    pattern = stream.release
+    if pattern["kind"] == "periodic" and stream.period_ns is not None:
+        pattern = {
+            "kind": "burst",
+            "gap_ns": stream.period_ns,
+            "frames": len(stream.frames_bytes),
+            "frame_bytes": frame,
+        }
+    return replace(stream, period_ns=None, jitter_ns=0, frames_bytes=(frame,), release=pattern, follows=None)
+
+
+def _declaration(plan: Plan, streams: dict[str, Stream]) -> dict[str, Any]:
+    return {**plan.scenario.declaration(), "streams": [stream.declaration() for stream in streams.values()]}
+
+
+def _outcomes(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tuple[str, str], Outcome]:
+    found = {}
+    for result in analysis["streams"]:
+        stream = streams[result["stream"]]
+        for leaf in result["leaves"]:
+            outcome = leaf["outcome"]
+            if outcome["kind"] == "bound":
+                entry = Outcome(
+                    kind="bound",
+                    actual_ns=outcome["from_actual_ns"],
+                    nominal_ns=outcome["from_nominal_ns"],
+                    best_ns=outcome["best_case_ns"],
+                    path=tuple(hop["name"] for hop in outcome["hops"]),
+                )
+            else:
+                entry = Outcome(kind=outcome["kind"], reason=outcome["reason"])
+            found[stream.name, leaf["receiver"]] = entry
+    return found

@@ -1,0 +1,146 @@
+"""A whole run: the parts that were asked for, one folder, one summary, one report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from timebound.engine import folder as folders
+from timebound.engine.core import Network, problem_at
+from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
+from timebound.engine.measured import measure
+from timebound.engine.predict import Prediction, predict
+from timebound.engine.progress import SILENT, Progress
+from timebound.engine.simulate import simulate
+from timebound.engine.summary import Results, summarise
+from timebound.engine.write import write_tables
+from timebound.scenario.model import Scenario
+from timebound.scenario.problems import ScenarioError
+from timebound.stacks import Plan, PlanError, build_plan
+
+EXIT_OK, EXIT_NOT_MET = 0, 1
+
+
+@dataclass(slots=True)
+class Done:
+    """A finished run. `failure` says why an emulation ended early; what it had measured is in the folder."""
+
+    folder: Path
+    summary: dict[str, Any]
+    exit_code: int
+    failure: str | None = None
+    hint: str | None = None
+
+
+def plan_of(scenario: Scenario) -> Plan:
+    """The plan of a scenario; what does not fit comes back with its place.
+
+    Raises:
+        ScenarioError: the stack cannot be laid on this network.
+    """
+    try:
+        return build_plan(scenario)
+    except PlanError as error:
+        raise ScenarioError([problem_at(scenario, error.path, error.message, error.hint)]) from None
+
+
+def check(scenario: Scenario) -> None:
+    """Compiles the scenario's plan and nothing more.
+
+    Raises:
+        ScenarioError: what is wrong, with its place.
+    """
+    plan = plan_of(scenario)
+    Network(plan, plan.declaration())
+
+
+def figures_only(scenario: Scenario, parts: set[str], progress: Progress = SILENT) -> dict[str, Any]:
+    """The summary of a prediction (and simulation) without a run folder."""
+    results = _compute(scenario, parts, progress)
+    return summarise(results)
+
+
+def run(scenario: Scenario, output: Path | None, parts: set[str], progress: Progress = SILENT, *, rootless: bool = False) -> Done:
+    """Predicts, simulates and emulates as asked, and writes the run folder with its report.
+
+    Raises:
+        ScenarioError: the scenario does not compile; nothing was started.
+        FolderError: the run folder cannot be used; nothing was started.
+    """
+    started = datetime.now(UTC)
+    plan_of(scenario)
+    folder = folders.prepare(output, scenario.name)
+    results = _compute(scenario, parts, progress)
+    prediction = results.prediction
+    (folder / "scenario.yaml").write_text(scenario.to_yaml(), encoding="utf-8")
+    folders.write_json(folder / "plan.json", prediction.network.declaration)
+    emulation: Emulation | None = None
+    if "emulate" in parts:
+        emulation = _emulate(results, folder, progress, rootless=rootless)
+    progress.step("report", "writing the report")
+    summary = summarise(results)
+    manifest = folders.manifest(scenario.file, scenario.run.seed, sorted(parts), started)
+    manifest["precision"] = summary["precision"]
+    if emulation is not None and emulation.failure is not None:
+        manifest["failure"] = summary["failure"] = emulation.failure
+    folders.write_json(folder / "manifest.json", manifest)
+    write_tables(results, folder)
+    folders.write_json(folder / "summary.json", summary)
+    from timebound.report import write_report
+
+    write_report(folder)
+    code = exit_code(summary, emulation)
+    failure, hint = (None, None) if emulation is None else (emulation.failure, emulation.hint)
+    return Done(folder, summary, code, failure, hint)
+
+
+def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:
+    """0 all well, 1 a requirement is not met, 3 the host cannot do it, 4 disturbed, 130 interrupted."""
+    if emulation is not None:
+        if emulation.status in (EXIT_HOST, EXIT_INTERRUPTED):
+            return emulation.status
+        if emulation.failure is not None:
+            return EXIT_NOT_MET
+    if summary["verdict"] == "disturbed":
+        return EXIT_DISTURBED
+    return EXIT_OK if summary["verdict"] == "met" else EXIT_NOT_MET
+
+
+def _compute(scenario: Scenario, parts: set[str], progress: Progress) -> Results:
+    progress.step("predict", "working out the bounds")
+    results = Results(predict(plan_of(scenario)))
+    if "simulate" in parts:
+        results.simulation = simulate(results.prediction, progress)
+    return results
+
+
+def _emulate(results: Results, folder: Path, progress: Progress, *, rootless: bool) -> Emulation:
+    progress.step("emulate", "building the network")
+    emulation = emulate(results.prediction, folder, _teller(results.prediction, progress), rootless=rootless)
+    live_file = folder / "live.json"
+    live = json.loads(live_file.read_text(encoding="utf-8")) if live_file.exists() else {}
+    if live:
+        progress.step("measure", "joining the records")
+        results.measured = measure(results.prediction, folder, live)
+    return emulation
+
+
+def _teller(prediction: Prediction, progress: Progress) -> Any:
+    """Turns the sandbox's events into progress."""
+    run_ns = prediction.plan.scenario.run
+    total = (run_ns.warm_up_ns + run_ns.duration_ns) / 1e9
+
+    def tell(event: dict[str, Any]) -> None:
+        match event.get("event"):
+            case "phase":
+                progress.at(0.0, str(event.get("phase", "")))
+            case "progress":
+                at = float(event.get("run_ns", 0)) / 1e9
+                progress.at(min(1.0, at / total) if total else 1.0, f"{at:.0f} of {total:.0f} s")
+            case "log":
+                progress.note(str(event.get("message", "")))
+
+    return tell

@@ -1,0 +1,77 @@
+"""Simulation: the network in virtual time, and the search for its worst cases.
+
+Sources that answer (a broker that forwards) are simulated as sources of their own within their declared arrival curve,
+so each segment is simulated for all phasings between it and the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from timebound.engine.figures import micros
+from timebound.engine.predict import Prediction
+from timebound.engine.progress import Progress
+from timebound.scenario.model import Event
+
+Key = tuple[str, str]
+"""(stream, receiver)"""
+
+
+@dataclass(slots=True)
+class Simulation:
+    """What the simulator found. `worst_ns` is the worst of the plain run and of the search, from the actual release."""
+
+    worst_ns: dict[Key, int]
+    quantiles_us: dict[Key, list[float | None]]
+    outcome: dict[str, Any]
+    evaluations: int
+
+
+def simulate(prediction: Prediction, progress: Progress) -> Simulation:
+    """A plain run of the scenario, then the search."""
+    scenario = prediction.plan.scenario
+    run = scenario.run
+    progress.step("simulate", "the scenario in virtual time")
+    network = prediction.network
+    outcome = network.simulate(
+        {
+            "duration_ns": run.simulate.duration_ns,
+            "warmup_ns": run.warm_up_ns,
+            "seed": run.seed,
+            "schedule": [change for event in scenario.events for change in _changes(event)],
+        },
+        progress.at,
+    )
+    worst: dict[Key, int] = {}
+    quantiles: dict[Key, list[float | None]] = {}
+    names = list(prediction.streams.values())
+    for entry in outcome["streams"]:
+        stream = names[entry["stream"]]
+        for receiver, leaf in zip(stream.destinations, entry["leaves"], strict=True):
+            latency = leaf["latency"]
+            if latency is not None:
+                worst[stream.name, receiver] = latency["max"]
+                quantiles[stream.name, receiver] = [micros(value) for value in latency["quantiles"]]
+    evaluations = run.simulate.evaluations
+    if evaluations > 0:
+        progress.step("search", f"worst cases, {evaluations} evaluations")
+        found = network.search({"evaluations": evaluations, "seed": run.seed}, progress.at)
+        for stream, leaves in zip(names, found["streams"], strict=True):
+            for receiver, value in zip(stream.destinations, leaves, strict=True):
+                if value is not None:
+                    key = (stream.name, receiver)
+                    worst[key] = max(worst.get(key, 0), value)
+    return Simulation(worst, quantiles, outcome, evaluations)
+
+
+def _changes(event: Event) -> list[dict[str, Any]]:
+    """An event as changes of both directions of its link, for the simulator."""
+    from timebound.engine.emulate import conditions
+
+    return [
+        {"at_ns": event.at_ns, "port": 2 * event.link + backward, **conditions(event, direction)}
+        for backward, direction in enumerate((event.forward, event.backward))
+    ]
+
+

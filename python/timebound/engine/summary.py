@@ -1,0 +1,252 @@
+"""`summary.json`: prediction, simulation and measurement of every flow side by side, and the verdicts (docs/results.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from timebound.engine import figures, tables
+from timebound.engine.figures import micros
+from timebound.engine.predict import Outcome, Prediction
+from timebound.scenario.draw import layout
+from timebound.scenario.model import Flow
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from timebound.engine.measured import Measured
+    from timebound.engine.simulate import Simulation
+
+SCHEMA = 1
+NO_PRECISION = {"verdict": "not-run", "reasons": []}
+
+
+@dataclass(slots=True)
+class Results:
+    """What the verbs found; a verb that did not run is None."""
+
+    prediction: Prediction
+    simulation: Simulation | None = None
+    measured: Measured | None = None
+
+
+def summarise(results: Results) -> dict[str, Any]:
+    """The content of `summary.json`."""
+    prediction, measured = results.prediction, results.measured
+    plan = prediction.plan
+    scenario = plan.scenario
+    seen = {} if measured is None else {
+        name: found.jitter_ns for name, found in measured.arrivals.items() if found.jitter_ns is not None
+    }
+    observed = prediction.observed(seen) if measured is not None else {}
+    violations: list[dict[str, Any]] = []
+    paths = prediction.network.paths()
+    messages = {} if measured is None else _by_pair(measured.messages)
+    flows = []
+    for flow in scenario.flows:
+        for receiver in flow.receivers:
+            entry = _Entry(results, flow, receiver, observed, paths, violations)
+            flows.append(entry.build(messages.get((flow.name, receiver))))
+    series = {"time_s": [], "flows": {}, "links": {}}
+    if measured is not None:
+        series.update(figures.flow_series(measured, scenario.run.duration_ns))
+        series["links"] = tables.link_series(measured, prediction, len(series["time_s"]))
+    precision = NO_PRECISION if measured is None else tables.precision(measured)
+    positions = layout(scenario)
+    return {
+        "schema": SCHEMA,
+        "scenario": {
+            "name": scenario.name,
+            "description": scenario.description,
+            "reading": scenario.reading,
+            "seed": scenario.run.seed,
+            "duration_s": scenario.run.duration_ns / 1e9,
+            "warmup_s": scenario.run.warm_up_ns / 1e9,
+            "stack": scenario.stack.kind,
+            "notes": plan.notes,
+        },
+        "topology": {
+            "nodes": [
+                {"name": n.name, "kind": n.kind, "x": positions[n.name][0], "y": positions[n.name][1],
+                 "roles": plan.roles.get(n.name, [])}
+                for n in scenario.nodes
+            ],
+            "links": [
+                {"a": link.a, "b": link.b, "rate_bps": link.forward.rate_bps, "delay_ns": link.forward.delay_ns}
+                for link in scenario.links
+            ],
+        },
+        "ports": tables.ports(results),
+        "flows": flows,
+        "series": series,
+        "nodes": [] if measured is None else tables.nodes(measured),
+        "undeclared": [] if measured is None else measured.live.get("undeclared", []),
+        "tcp": None if measured is None else tables.tcp(measured),
+        "precision": precision,
+        "verdict": overall(flows, precision, violations),
+        "violations": violations,
+    }
+
+
+def overall(flows: list[dict[str, Any]], precision: dict[str, Any], violations: list[dict[str, Any]]) -> str:
+    """The run's verdict: a broken bound first, then a disturbed machine, then missed deadlines, then missing bounds."""
+    verdicts = Counter(flow["verdict"] for flow in flows)
+    if violations:
+        return "violated"
+    if precision["verdict"] == "disturbed":
+        return "disturbed"
+    for verdict in ("missed", "unbounded", "unsupported"):
+        if verdicts[verdict]:
+            return "unbounded" if verdict == "unsupported" else verdict
+    return "met"
+
+
+def _by_pair(messages: pl.DataFrame) -> dict[tuple[str, str], pl.DataFrame]:
+    pairs = messages.partition_by("flow", "receiver", as_dict=True)
+    return {(str(key[0]), str(key[1])): frame for key, frame in pairs.items()}
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Builds the entry of one flow at one receiver."""
+
+    results: Results
+    flow: Flow
+    receiver: str
+    observed: dict[tuple[str, str], Outcome]
+    paths: dict[str, dict[str, list[str]]]
+    violations: list[dict[str, Any]]
+
+    def build(self, messages: pl.DataFrame | None) -> dict[str, Any]:
+        flow = self.flow
+        segments = [self._segment(s, messages) for s in self.results.prediction.plan.segments[flow.name, self.receiver]]
+        bound = self._bound(segments)
+        simulated = [s["simulated_max_us"] for s in segments]
+        measured = self._measured(messages)
+        entry = {
+            "flow": flow.name,
+            "receiver": self.receiver,
+            "topic": flow.topic,
+            "priority": flow.priority,
+            "qos": flow.qos,
+            "size_bytes": flow.size_bytes,
+            "period_us": micros(flow.period_ns),
+            "jitter_us": micros(flow.jitter_ns),
+            **measured,
+            "simulated_max_us": None if None in simulated else round(sum(simulated), 3),
+            "bound_us": bound,
+            "segments": segments,
+            "deadline_us": micros(flow.deadline_ns),
+        }
+        entry["distribution"] = self._distribution(messages)
+        entry["verdict"] = self._verdict(entry)
+        return entry
+
+    def _segment(self, segment: Any, messages: pl.DataFrame | None) -> dict[str, Any]:
+        prediction, measured, simulation = self.results.prediction, self.results.measured, self.results.simulation
+        declared = prediction.segment(segment)
+        stream = prediction.streams[segment.stream]
+        key = (segment.stream, segment.destination)
+        seen = self.observed.get(key)
+        arrivals = None if measured is None else measured.arrivals.get(segment.stream)
+        worst = None if measured is None else measured.worst_ns.get(key)
+        simulated = None if simulation is None else simulation.worst_ns.get(key)
+        jitter = None if arrivals is None else arrivals.jitter_ns
+        if worst is not None and seen is not None and seen.actual_ns is not None and worst > seen.actual_ns:
+            self._violation(segment, "measured", worst, seen.actual_ns)
+        if simulated is not None and declared.actual_ns is not None and simulated > declared.actual_ns:
+            self._violation(segment, "simulated", simulated, declared.actual_ns)
+        return {
+            "name": segment.name,
+            "stream": segment.stream,
+            "source": segment.source,
+            "destination": segment.destination,
+            "latency_us": tables.segment_latency(measured, key),
+            "worst_us": micros(worst),
+            "simulated_max_us": micros(simulated),
+            "bound_us": micros(declared.actual_ns),
+            "bound_observed_us": None if seen is None else micros(seen.actual_ns),
+            "declared_jitter_us": micros(stream.jitter_ns) if stream.period_ns is not None else None,
+            "observed_jitter_us": micros(jitter),
+            "kept": None if jitter is None or stream.period_ns is None else jitter <= stream.jitter_ns,
+            "reason": declared.reason,
+            "path": self.paths.get(segment.stream, {}).get(segment.destination, []),
+        }
+
+    def _violation(self, segment: Any, what: str, value: int, bound: int) -> None:
+        text = (
+            f"{what} network latency {value / 1000:.3f} us of {segment.stream} at {segment.destination} exceeds its bound "
+            f"{bound / 1000:.3f} us"
+        )
+        self.violations.append({"flow": self.flow.name, "receiver": self.receiver, "text": text})
+
+    def _bound(self, segments: list[dict[str, Any]]) -> dict[str, Any]:
+        reasons = [s["reason"] for s in segments if s["reason"] is not None]
+        total = None if reasons else round(sum(s["bound_us"] for s in segments), 3)
+        seen = [s["bound_observed_us"] for s in segments]
+        return {
+            "holistic": total,
+            "calculus": None,
+            "bound": total,
+            "observed_arrivals": None if reasons or None in seen else round(sum(seen), 3),
+            "reason": reasons[0] if reasons else None,
+        }
+
+    def _measured(self, messages: pl.DataFrame | None) -> dict[str, Any]:
+        names = ("sent", "received", "lost", "late", "duplicates", "reordered", "latency_us", "application_us")
+        if messages is None or messages.is_empty():
+            return {**dict.fromkeys(names), "shares_us": None}
+        outcomes = Counter(messages["outcome"].to_list())
+        received = messages["received_ns"].drop_nulls().len()
+        return {
+            "sent": messages.height,
+            "received": received,
+            "lost": messages.height - received,
+            "late": outcomes["late"],
+            "duplicates": int((messages["copies"].clip(1) - 1).sum()),
+            "reordered": int(messages["overtaken"].sum()),
+            "latency_us": figures.spread(messages["network_ns"]),
+            "application_us": figures.spread(messages["received_ns"] - messages["sent_ns"]),
+            "shares_us": {
+                share: figures.middle_and_top(messages[f"{share}_ns"]) for share in ("network", "broker", "host")
+            },
+        }
+
+    def _distribution(self, messages: pl.DataFrame | None) -> dict[str, Any]:
+        simulation = self.results.simulation
+        simulated = None
+        parts = self.results.prediction.plan.segments[self.flow.name, self.receiver]
+        if simulation is not None and len(parts) == 1:
+            simulated = simulation.quantiles_us.get((parts[0].stream, parts[0].destination))
+        elif simulation is not None and parts:
+            # The segments are simulated as streams of their own, so only the quantiles of each are known, not of the sum:
+            # adding equal quantiles gives the distribution for segments that are slow together.
+            each = [simulation.quantiles_us.get((p.stream, p.destination)) for p in parts]
+            if all(one is not None for one in each):
+                simulated = [round(sum(values), 3) for values in zip(*(one for one in each if one), strict=True)]
+        return {
+            "network_us": None if messages is None else figures.quantiles(messages["network_ns"]),
+            "application_us": None
+            if messages is None
+            else figures.quantiles(messages["received_ns"] - messages["sent_ns"]),
+            "simulated_us": simulated,
+        }
+
+    def _verdict(self, entry: dict[str, Any]) -> str:
+        kinds = {self.results.prediction.segment(s).kind for s in self.results.prediction.plan.segments[self.flow.name, self.receiver]}
+        if any(v["flow"] == self.flow.name and v["receiver"] == self.receiver for v in self.violations):
+            return "violated"
+        deadline = entry["deadline_us"]
+        lost = (entry["lost"] or 0) > 0 and (deadline is not None or self.flow.qos > 0)
+        bound = entry["bound_us"]["bound"]
+        too_long = deadline is not None and bound is not None and bound + entry["jitter_us"] > deadline
+        if (entry["late"] or 0) > 0 or lost or too_long:
+            return "missed"
+        if "no-finite-bound" in kinds:
+            return "unbounded"
+        if "unsupported" in kinds:
+            return "unsupported"
+        if self.results.measured is not None and entry["received"] is None:
+            return "unmeasured"
+        return "met"

@@ -1,0 +1,80 @@
+"""The run folder's tables: Parquet files that other programs read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from timebound.engine.summary import Results
+
+
+def write_tables(results: Results, folder: Path) -> None:
+    """Writes what the parts that ran have to say; the binary records are replaced by their Parquet files."""
+    if results.simulation is not None:
+        _simulated(results, folder)
+        _simulated_links(results, folder)
+    if results.measured is not None:
+        _measured(results, folder)
+
+
+def _simulated(results: Results, folder: Path) -> None:
+    import polars as pl
+
+    assert results.simulation is not None
+    rows = []
+    names = list(results.prediction.streams.values())
+    for entry in results.simulation.outcome["streams"]:
+        stream = names[entry["stream"]]
+        for receiver, leaf in zip(stream.destinations, entry["leaves"], strict=True):
+            latency = leaf["latency"] or {}
+            rows.append(
+                {
+                    "stream": stream.name,
+                    "receiver": receiver,
+                    "released": entry["released"],
+                    "received": leaf["received"],
+                    "lost": leaf["lost"],
+                    **{f"{name}_ns": latency.get(name) for name in ("min", "mean", "p50", "p99", "max")},
+                    "max_from_nominal_ns": latency.get("max_from_nominal"),
+                    "worst_found_ns": results.simulation.worst_ns.get((stream.name, receiver)),
+                    "quantiles_ns": latency.get("quantiles"),
+                }
+            )
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "simulated.parquet")
+
+
+def _simulated_links(results: Results, folder: Path) -> None:
+    import polars as pl
+
+    assert results.simulation is not None
+    outcome = results.simulation.outcome
+    rows: list[dict[str, Any]] = []
+    for port, entry in zip(results.prediction.ports, outcome["ports"], strict=True):
+        for index, interval in enumerate(entry["series"]):
+            rows.append({"port": port["name"], "start_ns": index * outcome["interval"], **interval})
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "simulated_links.parquet")
+
+
+def _measured(results: Results, folder: Path) -> None:
+    import polars as pl
+
+    measured = results.measured
+    assert measured is not None
+    measured.messages.drop("copies", "overtaken").write_parquet(folder / "messages.parquet")
+    frames = measured.frames.select(
+        pl.col("name").alias("stream"),
+        "receiver",
+        "sequence",
+        "flags",
+        pl.col("wire").alias("wire_bytes"),
+        "ingress_ns",
+        "delivered_ns",
+        "lateness_ns",
+    )
+    frames.write_parquet(folder / "frames.parquet")
+    for name, table in (("nodes", measured.nodes), ("links", measured.links)):
+        if table is not None:
+            table.write_parquet(folder / f"{name}.parquet")
+    for name in ("frames.bin", "endpoints.bin", "nodes.csv", "ports.csv"):
+        (folder / name).unlink(missing_ok=True)
