@@ -1,1 +1,18 @@
-//! placeholder
+//! The fabric under a virtual clock: release patterns, statistics in bounded memory, replay of recorded arrivals, and the
+//! search for worst cases.
+//!
+//! Results depend on the network, the options and the seed alone. This room knows no kernel and no Python.
+
+mod histogram;
+mod outcome;
+mod replay;
+mod series;
+mod simulate;
+mod source;
+mod tally;
+
+pub use histogram::Histogram;
+pub use outcome::{Interval, Latency, LeafOutcome, Outcome, PortOutcome, StreamOutcome};
+pub use replay::{Departure, Recorder, replay};
+pub use simulate::{Options, simulate, simulate_with};
+pub use source::{Released, Source};
