@@ -354,10 +354,13 @@ def huge(flows: int = 5000, nodes: int = 350) -> dict[str, Any]:
 
 
 MANIFEST: dict[str, Any] = {
-    "started": "2026-11-20T09:30:00Z",
+    "started": "2026-11-20T09:30:00+00:00",
+    "ended": "2026-11-20T09:30:44+00:00",
     "command": ["timebound", "run", "hello", "--set", 'flows.alpha.period="10 ms"'],
-    "host": {"name": "bench", "kernel": "6.8.0", "cpus": 2},
-    "versions": {"timebound": "0.1.0", "python": "3.11.7"},
+    "host": {"machine": "x86_64", "cores": 2},
+    "timebound": "0.1.0",
+    "python": "3.11.7",
+    "kernel": "Linux 6.8.0",
     "seed": 1,
     "parts": ["predict", "simulate", "emulate"],
 }

@@ -3,7 +3,9 @@
 Knows the run folder (docs/results.md) and nothing of how it came about: neither the engine nor the Rust core.
 """
 
+from .compare import write_comparison
 from .figures import FIGURES, figure_svg
+from .png import svg_to_png
 from .rows import Column, FlowTable, TableRow, flow_table
 from .run import ReportError
 from .write import write_report
@@ -16,5 +18,7 @@ __all__ = [
     "TableRow",
     "figure_svg",
     "flow_table",
+    "svg_to_png",
+    "write_comparison",
     "write_report",
 ]

@@ -54,10 +54,6 @@ def picture(run: Run, name: str, caption: str, missing: str) -> Markup:
     return el("figure", el("div", wide, class_="wide"), el("div", narrow, class_="narrow"), el("figcaption", caption))
 
 
-def _first(source: Mapping[str, object], *names: str) -> object:
-    return next((source[name] for name in names if source.get(name) not in (None, "", [], {})), None)
-
-
 def _plain(value: object) -> str:
     """A manifest value as text: lists joined, objects as `key value` pairs."""
     if isinstance(value, Mapping):
@@ -69,6 +65,15 @@ def _plain(value: object) -> str:
     return text(value)
 
 
+def _when(manifest: Mapping[str, object]) -> str:
+    return " to ".join(text(manifest[key]) for key in ("started", "ended") if manifest.get(key))
+
+
+def _versions(manifest: Mapping[str, object]) -> str:
+    found = {key: manifest.get(key) for key in ("timebound", "python", "kernel")}
+    return _plain({key: value for key, value in found.items() if value})
+
+
 def _header(run: Run) -> Markup:
     scenario, manifest = run.scenario, run.manifest
     duration = figure(scenario.get("duration_s"))
@@ -78,12 +83,12 @@ def _header(run: Run) -> Markup:
         measured += f" after {time_text(warmup * 1e6)} of warm-up"
     about = facts(
         [
-            ("Run", _plain(_first(manifest, "started", "started_at", "start", "when", "time"))),
-            ("Host", _plain(_first(manifest, "host", "hostname"))),
-            ("Versions", _plain(_first(manifest, "versions", "version"))),
-            ("Parts that ran", _plain(_first(manifest, "parts", "ran", "verbs"))),
+            ("Run", _when(manifest)),
+            ("Host", _plain(manifest.get("host"))),
+            ("Versions", _versions(manifest)),
+            ("Parts that ran", _plain(manifest.get("parts"))),
             ("Stack", text(scenario.get("stack"))),
-            ("Seed", text(_first(scenario, "seed") if scenario.get("seed") is not None else manifest.get("seed"))),
+            ("Seed", text(scenario.get("seed"))),
             ("Measured", measured),
             ("Reading", text(scenario.get("reading"))),
         ]
@@ -93,6 +98,7 @@ def _header(run: Run) -> Markup:
         el("h1", run.name),
         el("p", text(scenario.get("description")), class_="about") if scenario.get("description") else None,
         _banner(run),
+        _failure(run),
         _numbers(run),
         about,
     )
@@ -108,6 +114,13 @@ def _banner(run: Run) -> Markup:
         entries = [el("li", f"{text(v.get('flow'))} → {text(v.get('receiver'))}: {text(v.get('text'))}") for v in shown]
         more = el("ul", *entries, el("li", f"and {count_text(rest)} more in summary.json") if rest else None)
     return el("div", el("strong", title), el("p", sentence(run)), more, class_=f"verdict is-{verdict}", role="status")
+
+
+def _failure(run: Run) -> Markup | None:
+    if not run.failure:
+        return None
+    said = f"The emulation did not reach its end: {run.failure}. What was measured until then is shown."
+    return el("p", el("strong", said), class_="note is-violated")
 
 
 def _numbers(run: Run) -> Markup:
@@ -285,19 +298,22 @@ def _count(value: object) -> str | None:
 
 def _meaning(run: Run) -> Markup:
     words = facts(MEANINGS)
+    notes = el("ul", *(el("li", note) for note in run.notes)) if run.notes else None
     return section(
         "meaning",
         "What the words mean, the method and its limits",
         words,
         el("h3", "Method"),
         *(el("p", paragraph) for paragraph in METHOD),
+        el("h3", "What this run assumes") if notes else None,
+        notes,
         el("h3", "Limits"),
         el("ul", *(el("li", limit) for limit in LIMITS)),
     )
 
 
 def _command(run: Run) -> str | None:
-    found = _first(run.manifest, "command", "command_line", "argv")
+    found = run.manifest.get("command")
     if isinstance(found, list):
         return shlex.join(text(word) for word in found)
     return text(found) if found is not None else None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from .run import ReportError
 from .svg import FONT
 
 ZOOM = 2
@@ -55,55 +56,68 @@ def _resvg_draws_text() -> bool:
     return drawn != blank
 
 
-def write_pngs(figures: Mapping[Path, str]) -> list[str]:
-    """Writes each SVG text to its path as PNG, twice its nominal size. Returns what could not be drawn and why; never raises for that."""
+_NO_RENDERER = (
+    "no PNG can be drawn: resvg is missing or finds no font on this machine, and there is no Chromium; "
+    "install a font, e.g. apt-get install fonts-dejavu-core"
+)
+
+
+def svg_to_png(svg: str) -> bytes:
+    """The SVG as PNG, twice its nominal size.
+
+    Raises `ReportError` where neither resvg with a font nor Chromium is there, or where the drawing fails.
+    """
     if _resvg_draws_text():
-        return _by_resvg(figures)
+        from resvg_py import svg_to_bytes
+
+        try:
+            return bytes(svg_to_bytes(svg_string=svg, zoom=ZOOM, background="#ffffff"))
+        except (ValueError, RuntimeError) as error:
+            raise ReportError(f"the figure cannot be drawn as PNG: {error}") from error
     program = find_chromium()
     if program is None:
-        return [
-            "figures were not drawn as PNG: resvg finds no font on this machine (install any, e.g. fonts-dejavu-core) and there is no Chromium"
-        ]
-    return _by_chromium(program, figures)
+        raise ReportError(_NO_RENDERER)
+    return _by_chromium(program, svg)
 
 
-def _by_resvg(figures: Mapping[Path, str]) -> list[str]:
-    from resvg_py import svg_to_bytes
+def write_pngs(figures: Mapping[Path, str]) -> list[str]:
+    """Writes each SVG text to its path as PNG. Returns what could not be drawn and why, once for each reason.
 
-    problems = []
+    A report is worth having without these files, so a failing renderer does not raise; a full disk does.
+    """
+    problems: list[str] = []
     for path, svg in figures.items():
         try:
-            path.write_bytes(bytes(svg_to_bytes(svg_string=svg, zoom=ZOOM, background="#ffffff")))
-        except (ValueError, RuntimeError, OSError) as error:
-            problems.append(f"{path.name} was not drawn: {error}")
+            path.write_bytes(svg_to_png(svg))
+        except ReportError as error:
+            if str(error) not in problems:
+                problems.append(str(error))
     return problems
 
 
-def _by_chromium(program: str, figures: Mapping[Path, str]) -> list[str]:
-    problems = []
+def _by_chromium(program: str, svg: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="timebound-png-") as folder:
-        page = Path(folder) / "figure.svg"
-        for path, svg in figures.items():
-            page.write_text(svg, encoding="utf-8")
-            width, height = size(svg)
-            command = chromium_command(
-                program,
-                os.fspath(Path(folder) / "profile"),
-                f"--screenshot={path.resolve()}",
-                f"--window-size={width},{height}",
-                f"--force-device-scale-factor={ZOOM}",
-                page.as_uri(),
-            )
-            try:
-                subprocess.run(command, check=True, capture_output=True, timeout=60)
-            except (OSError, subprocess.SubprocessError) as error:
-                problems.append(f"{path.name} was not drawn: {error}")
-    return problems
+        page, picture = Path(folder) / "figure.svg", Path(folder) / "figure.png"
+        page.write_text(svg, encoding="utf-8")
+        width, height = size(svg)
+        command = chromium_command(
+            program,
+            os.fspath(Path(folder) / "profile"),
+            f"--screenshot={picture}",
+            f"--window-size={width},{height}",
+            f"--force-device-scale-factor={ZOOM}",
+            page.as_uri(),
+        )
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+            return picture.read_bytes()
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ReportError(f"the figure cannot be drawn as PNG by {program}: {error}") from error
 
 
 def size(svg: str) -> tuple[int, int]:
-    """Width and height of one of our SVG documents in pixels."""
-    found = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg)
+    """Width and height of an SVG document in pixels, from its viewBox. Raises `ReportError` where it has none."""
+    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     if found is None:
-        raise ValueError("the SVG has no viewBox")
-    return int(found[1]), int(found[2])
+        raise ReportError("the figure cannot be drawn as PNG: it has no viewBox that starts at 0 0")
+    return round(float(found[1])), round(float(found[2]))

@@ -15,7 +15,7 @@ from typing import Any
 SCHEMA = 1
 
 
-class ReportError(Exception):
+class ReportError(ValueError):
     """The folder cannot be reported on; the message says which file is at fault and what to do."""
 
 
@@ -265,6 +265,8 @@ class Run:
     precision: Mapping[str, Any]
     verdict: str
     violations: list[Mapping[str, Any]]
+    failure: str = ""
+    notes: tuple[str, ...] = ()
     manifest: Mapping[str, Any] = field(default_factory=dict)
     resolved: str = ""
     folder: str = ""
@@ -286,6 +288,7 @@ class Run:
             raise ReportError(
                 f"the summary has schema {schema!r}, this version reads schema {SCHEMA}: use the version that wrote it"
             )
+        notes = mapping(summary.get("scenario")).get("notes")
         return cls(
             scenario=mapping(summary.get("scenario")),
             topology=mapping(summary.get("topology")),
@@ -298,6 +301,8 @@ class Run:
             precision=mapping(summary.get("precision")),
             verdict=text(summary.get("verdict")) or "unmeasured",
             violations=items(summary.get("violations")),
+            failure=text(summary.get("failure")),
+            notes=tuple(text(note) for note in notes) if isinstance(notes, list) else (),
         )
 
 

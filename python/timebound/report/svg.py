@@ -47,6 +47,27 @@ def fit(text: str, width: float, size: float) -> str:
     return _cut(text, low)
 
 
+def fit_start(text: str, width: float, size: float) -> str:
+    """The text, cut at its end where it is wider than `width` pixels: for sentences."""
+    text = clean(text)
+    if text_width(text, size) <= width:
+        return text
+    while text and text_width(text + "…", size) > width:
+        text = text[:-1]
+    return text.rstrip() + "…"
+
+
+def wrap(text: str, width: float, size: float) -> list[str]:
+    """The text in lines of at most `width` pixels, broken between words."""
+    lines: list[str] = []
+    for word in clean(text).split():
+        if lines and text_width(f"{lines[-1]} {word}", size) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(fit(word, width, size))
+    return lines
+
+
 def _cut(text: str, kept: int) -> str:
     tail = kept // 3
     return text[: kept - tail] + "…" + (text[-tail:] if tail else "")
@@ -223,11 +244,13 @@ def x_axis(
 ) -> Markup:
     """Vertical grid lines with their values below `bottom`; values that would touch are left out."""
     parts: list[Markup] = []
-    free = -math.inf
+    free = 1.0
     for tick in scale.ticks(most):
         x, shown = scale(tick), show(tick)
         half = text_width(shown, size) / 2
         parts.append(line(x, top, x, bottom))
+        # A value at the very edge of the figure moves inwards.
+        x = half + 2 if x < half + 2 and free == 1.0 else x
         if x - half > free:
             parts.append(label(x, bottom + size + 4, shown, size=size, anchor="middle", colour="muted"))
             free = x + half + 6
@@ -271,6 +294,13 @@ def polyline(
         **paint(stroke=colour),
     )
     return join([shape if path else None, *dots])
+
+
+def footer(words: Iterable[str], x: float, y: float, width: float, size: float = 11) -> tuple[Markup, float]:
+    """Small print, wrapped to `width`; `y` is its first baseline. Returns the markup and its height."""
+    lines = [line for sentence in words for line in wrap(sentence, width, size)]
+    parts = [label(x, y + 15 * index, line, size=size, colour="muted") for index, line in enumerate(lines)]
+    return join(parts), 15.0 * len(lines)
 
 
 def legend(

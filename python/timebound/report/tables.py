@@ -308,9 +308,7 @@ def preflight(run: Run) -> Table:
     rows = []
     for raw in checks[:MOST_ROWS]:
         ok = raw.get("ok")
-        word = {True: "✓ as expected", False: "✗ not as expected"}.get(
-            ok if isinstance(ok, bool) else None, "not judged"
-        )
+        word = ("✓ as expected" if ok else "✗ not as expected") if isinstance(ok, bool) else "not judged"
         cells = [
             Cell(text(raw.get("expected")), class_="wrap"),
             Cell(text(raw.get("measured")), class_="wrap"),

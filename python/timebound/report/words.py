@@ -81,7 +81,8 @@ def sentence(run: Run) -> str:
         return f"{count_text(len(by['missed']))} of {count_text(len(flows))} flows {plural}; first {why_missed(by['missed'][0])}."
     if run.verdict == "unbounded":
         if not by["unbounded"]:
-            return "At least one flow has no finite bound."
+            first_reason = next((f"{flow.name}: {flow.reason}" for flow in by["unsupported"]), "no reason was recorded")
+            return f"At least one flow has no bound, as the analysis does not apply to it; {first_reason}."
         first_flow = by["unbounded"][0]
         plural = "has" if len(by["unbounded"]) == 1 else "have"
         reason = first_flow.reason or "no reason was recorded"

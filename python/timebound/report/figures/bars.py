@@ -9,7 +9,22 @@ from ..markup import Markup, el, join
 from ..palette import paint
 from ..ranking import critical, violations_of
 from ..run import Flow, Run
-from ..svg import Canvas, Scale, fit, label, legend, line, scale_note, swatch, text_width, tip, value_scale, x_axis
+from ..svg import (
+    Canvas,
+    Scale,
+    fit,
+    fit_start,
+    footer,
+    label,
+    legend,
+    line,
+    scale_note,
+    swatch,
+    text_width,
+    tip,
+    value_scale,
+    x_axis,
+)
 from ..units import time_text
 
 MOST = 24
@@ -19,7 +34,8 @@ BAR = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar; `value` in microseconds, or `missing` words where there is no number. `ticks` are marks on the bar."""
+    """One bar; `value` in microseconds, or `missing` words where there is no number. `ticks` are marks
+    on the bar, `mark` a letter before its figure."""
 
     words: str
     value: float | None
@@ -28,6 +44,7 @@ class Bar:
     ticks: tuple[tuple[str, float], ...] = ()
     hollow: bool = False
     alarm: bool = False
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +81,14 @@ def draw(plot: Plot, width: float) -> Markup:
     bottom = top + sum(heights)
     scale = _scale(plot.groups, left, right)
     foot = [f"Latency, {scale_note(scale)}.", *([plot.footnote] if plot.footnote else [])]
-    canvas = Canvas(plot.name, width, bottom + 40 + 15 * len(foot), plot.title, f"{plot.description} {foot[0]}")
+    small, small_height = footer(foot, 8, bottom + 38, width - 16)
+    canvas = Canvas(plot.name, width, bottom + 40 + small_height, plot.title, f"{plot.description} {foot[0]}")
     canvas.add(key, x_axis(scale, top, bottom, time_text, most=4 if narrow else 8))
     y = top
     for group, height in zip(plot.groups, heights, strict=True):
         canvas.add(_group(canvas, group, scale, y, height, left, narrow))
         y += height
-    for index, words in enumerate(foot):
-        canvas.add(label(8, bottom + 38 + 15 * index, fit(words, width - 16, 11), size=11, colour="muted"))
+    canvas.add(small)
     return canvas.render()
 
 
@@ -91,7 +108,7 @@ def _room(groups: Sequence[Group], highest: float) -> float:
 
 def _height(group: Group, narrow: bool) -> float:
     bars = len(group.bars) * PITCH
-    return bars + 30 if narrow else max(bars, 30) + 14
+    return bars + 36 if narrow else max(bars, 30) + 14
 
 
 def _group(canvas: Canvas, group: Group, scale: Scale, y: float, height: float, left: float, narrow: bool) -> Markup:
@@ -101,43 +118,40 @@ def _group(canvas: Canvas, group: Group, scale: Scale, y: float, height: float, 
         note_width = min(text_width(group.note, 11), 170)
         parts.append(label(8, y + 15, fit(group.name, scale.end - 24 - note_width, 12), bold=True, colour=colour))
         parts.append(label(scale.end, y + 15, fit(group.note, note_width, 11), size=11, anchor="end", colour=colour))
-        first = y + 22
+        first = y + 27
     else:
         parts.append(label(8, y + 18, fit(group.name, left - 20, 12.5), size=12.5, bold=True, colour=colour))
         parts.append(
             label(8, y + 33, fit(group.note, left - 20, 11), size=11, colour="alarm" if group.alarm else "muted")
         )
         first = y + 7
-    for index, bar in enumerate(group.bars):
-        parts.append(_bar(canvas, group, bar, scale, first + index * PITCH))
+    drawn = [_bar(canvas, group, bar, scale, first + index * PITCH) for index, bar in enumerate(group.bars)]
+    parts += [shape for shape, _ in drawn]
     if group.deadline is not None and group.bars:
         parts.append(_deadline(scale, first, first + len(group.bars) * PITCH, group))
-    return join(parts)
+    # Words come last: they have to stay readable where the deadline's line crosses them.
+    return join([*parts, *(words for _, words in drawn)])
 
 
-def _bar(canvas: Canvas, group: Group, bar: Bar, scale: Scale, y: float) -> Markup:
+def _bar(canvas: Canvas, group: Group, bar: Bar, scale: Scale, y: float) -> tuple[Markup, Markup]:
+    """The shape of a bar, and its words."""
     heading = f"{group.name}: {bar.words}"
     if bar.value is None:
-        shown = fit(bar.missing, scale.end - scale.start - 34, 11)
-        box = el(
-            "rect",
-            x=scale.start,
-            y=y,
-            width=26.0,
-            height=BAR,
-            **(paint(stroke="alarm") | {"fill": canvas.hatch("alarm")}),
-        )
+        shown = fit_start(f"{bar.mark} {bar.missing}".strip(), scale.end - scale.start - 34, 11)
+        hatched = paint(stroke="alarm") | {"fill": canvas.hatch("alarm")}
+        box = el("rect", x=scale.start, y=y, width=26.0, height=BAR, **hatched)
         words = label(scale.start + 32, y + BAR - 1, shown, size=11, colour="alarm", halo=True)
-        return tip(f"{heading}: {bar.missing}", box, words)
+        return tip(f"{heading}: {bar.missing}", box), words
     end = scale(bar.value)
     colour = "alarm" if bar.alarm else bar.colour
     attributes = paint(stroke=colour) | {"stroke_width": 1.5} if bar.hollow else paint(fill=colour)
     shape = el("rect", x=scale.start, y=y, width=max(end - scale.start, 1.0), height=BAR, rx=1.5, **attributes)
     marks = [line(scale(v), y + 1, scale(v), y + BAR - 1, "ground", width=1.6) for _, v in bar.ticks]
-    shown = time_text(bar.value) + (" !" if bar.alarm else "")
+    shown = f"{bar.mark} {time_text(bar.value)}".strip() + (" !" if bar.alarm else "")
     words = label(end + 5, y + BAR - 1, shown, size=11, colour="alarm" if bar.alarm else "ink", halo=True)
     detail = ", ".join(f"{name} {time_text(v, 4)}" for name, v in bar.ticks)
-    return tip(f"{heading} {time_text(bar.value, 4)}" + (f" ({detail})" if detail else ""), shape, *marks, words)
+    exact = f"{heading} {time_text(bar.value, 4)}" + (f" ({detail})" if detail else "")
+    return tip(exact, shape, *marks), words
 
 
 def _deadline(scale: Scale, top: float, bottom: float, group: Group) -> Markup:
@@ -184,7 +198,9 @@ def flow_group(flow: Flow, violation: str | None, *, measured: bool, simulated: 
         bars.append(Bar("bound", flow.bound, "bound"))
     elif flow.verdict == "unsupported" or flow.reason:
         word = "unsupported" if flow.verdict == "unsupported" else "no finite bound"
-        bars.append(Bar("bound", None, "bound", f"{word}: {flow.reason}" if flow.reason else word))
+        # The reason often ends in the word itself.
+        reason = flow.reason.removesuffix(f": {word}")
+        bars.append(Bar("bound", None, "bound", f"{word}: {reason}" if reason else word))
     if flow.bound_observed is not None:
         bars.append(Bar("bound for the arrivals observed", flow.bound_observed, "bound", hollow=True))
     return Group(flow.name, _note(flow), tuple(bars), flow.deadline, alarm)

@@ -10,6 +10,7 @@ from ..svg import (
     Canvas,
     Scale,
     fit,
+    footer,
     label,
     legend,
     line,
@@ -68,10 +69,11 @@ def boxes(run: Run, width: float) -> Markup | None:
     bottom = top + sum(heights)
     scale = value_scale((v for f in flows for kind in kinds for v in f.quantiles[kind]), left, right, room=0.02)
     foot = ["Line from minimum to maximum, box p25 to p75, white line p50, tick p99.", *_foot(flows, run, scale)]
+    small, small_height = footer(foot, 8, bottom + 38, width - 16)
     canvas = Canvas(
         "boxes",
         width,
-        bottom + 40 + 15 * len(foot),
+        bottom + 40 + small_height,
         "Latency distributions as box plots",
         f"{len(flows)} flows. {' '.join(foot)}",
     )
@@ -87,8 +89,7 @@ def boxes(run: Run, width: float) -> Markup | None:
                 canvas.add(_box(flow, kind, scale, row))
                 row += pitch
         y += height
-    for index, words in enumerate(foot):
-        canvas.add(label(8, bottom + 38 + 15 * index, fit(words, width - 16, 11), size=11, colour="muted"))
+    canvas.add(small)
     return canvas.render()
 
 
@@ -131,18 +132,18 @@ def cdf(run: Run, width: float) -> Markup | None:
         "Share of messages at or under a latency. Each panel has its own scale, linear from zero unless it says otherwise.",
         *_foot(flows, run, None),
     ]
+    small, small_height = footer(foot, 8, top + rows * tall + 16, width - 16)
     canvas = Canvas(
         "cdf",
         width,
-        top + rows * tall + 18 + 15 * len(foot),
+        top + rows * tall + 18 + small_height,
         "Latency distributions as cumulative shares",
         f"{len(flows)} panels, one for each flow. {' '.join(foot)}",
     )
     canvas.add(key)
     for index, flow in enumerate(flows):
         canvas.add(_panel(flow, kinds, 8 + index % columns * wide, top + index // columns * tall, wide, tall))
-    for index, words in enumerate(foot):
-        canvas.add(label(8, top + rows * tall + 16 + 15 * index, fit(words, width - 16, 11), size=11, colour="muted"))
+    canvas.add(small)
     return canvas.render()
 
 

@@ -6,7 +6,7 @@ from ..markup import Markup, el, join
 from ..palette import paint
 from ..ranking import critical
 from ..run import SHARES, Flow, Run
-from ..svg import Canvas, Scale, fit, label, legend, line, swatch, text_width, tip, x_axis
+from ..svg import Canvas, Scale, fit, footer, label, legend, line, swatch, text_width, tip, x_axis
 from ..units import time_text
 
 MOST = 24
@@ -29,10 +29,11 @@ def shares(run: Run, width: float) -> Markup | None:
     foot = ["Linear scale. Medians of the parts; their sum need not be the median of the whole."]
     if len(every) > len(flows):
         foot.append(f"The {len(flows)} most critical of {len(every)} flows.")
+    small, small_height = footer(foot, 8, bottom + 38, width - 16)
     canvas = Canvas(
         "shares",
         width,
-        bottom + 40 + 15 * len(foot),
+        bottom + 40 + small_height,
         "Where the time goes: network, broker and host share",
         f"Stacked bars for {len(flows)} flows. {' '.join(foot)}",
     )
@@ -41,8 +42,7 @@ def shares(run: Run, width: float) -> Markup | None:
         y = top + index * pitch
         named = label(8, y + (15 if narrow else 17), fit(flow.name, (right if narrow else left) - 16, 12), bold=True)
         canvas.add(line(8, y, right, y), named, _stack(flow, scale, y + (21 if narrow else 5)))
-    for index, words in enumerate(foot):
-        canvas.add(label(8, bottom + 38 + 15 * index, fit(words, width - 16, 11), size=11, colour="muted"))
+    canvas.add(small)
     return canvas.render()
 
 
