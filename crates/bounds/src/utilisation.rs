@@ -69,7 +69,7 @@ const fn gcd(mut a: u128, mut b: u128) -> u128 {
 /// A float that is not below the fraction: both conversions and the division round to nearest, at most three steps.
 fn ceil_div_f64(numerator: u128, denominator: u128) -> f64 {
     let quotient = numerator as f64 / denominator as f64;
-    if numerator % denominator == 0 && numerator / denominator < 1 << 53 {
+    if numerator.is_multiple_of(denominator) && numerator / denominator < 1 << 53 {
         quotient
     } else {
         quotient.next_up().next_up().next_up()

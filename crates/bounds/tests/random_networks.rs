@@ -1,0 +1,37 @@
+//! Random networks: no simulated latency or queue above its bound, no latency below its best case.
+
+mod support;
+
+use proptest::prelude::*;
+use support::Draws;
+use support::random::{Findings, builder, compare};
+
+/// A seeded sweep; `cargo test --test random_networks -- --nocapture` prints its tightness.
+#[test]
+fn a_sweep_of_random_networks() {
+    let mut draws = Draws(2_026);
+    let mut findings = Findings::default();
+    while findings.networks < 5_000 {
+        let builder = builder(&mut draws);
+        compare(&builder, &mut draws, 12, &mut findings);
+    }
+    let mean = findings.ratios / findings.bounds as f64;
+    println!(
+        "{} networks, {} bounds, mean bound over worst simulated {mean:.3}",
+        findings.networks, findings.bounds
+    );
+    assert!(
+        mean < 2.0,
+        "the bounds have become loose, or the runs tame: {mean}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn no_run_exceeds_a_bound(seed in any::<u64>()) {
+        let mut draws = Draws(seed);
+        let builder = builder(&mut draws);
+        compare(&builder, &mut draws, 10, &mut Findings::default());
+    }
+}
