@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+from timebound.scenario.tree import Mapping, Scalar, Sources, compose
+
 _PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A built-in scenario: its name, its file and what it is about."""
+
+    name: str
+    file: Path
+    description: str
 
 
 def _roots() -> list[Path]:
@@ -24,3 +36,27 @@ def builtin_file(name: str) -> Path:
         if "/" not in name and file.is_file():
             return file
     raise KeyError(name)
+
+
+def builtin() -> list[Builtin]:
+    """All built-in scenarios, sorted by name."""
+    return [Builtin(name, builtin_file(name), _description(builtin_file(name))) for name in builtin_names()]
+
+
+def find(name: str) -> Path:
+    """The file of a scenario: an existing file or folder as it is, else the built-in scenario of this name."""
+    path = Path(name)
+    try:
+        if path.is_dir() and (path / "scenario.yaml").is_file():
+            return path / "scenario.yaml"
+        if not path.exists() and name in builtin_names():
+            return builtin_file(name)
+    except (OSError, ValueError):  # a name that no file system takes: the loader reports it
+        return path
+    return path
+
+
+def _description(file: Path) -> str:
+    tree = compose(file.read_text(encoding="utf-8"), file.name, Sources())
+    entry = tree.entries.get("description") if isinstance(tree, Mapping) else None
+    return entry.text if isinstance(entry, Scalar) else ""

@@ -157,12 +157,13 @@ def _queue(queue: Queue) -> Any:
 
 def _jitter(jitter: Jitter) -> dict[str, Any]:
     greatest = format_time(jitter.max_ns)
-    inner: dict[str, Any] = {
+    parameters: dict[str, dict[str, Any]] = {
         "normal": {"mean": format_time(jitter.mean_ns), "deviation": format_time(jitter.deviation_ns)},
         "pareto": {"scale": format_time(jitter.scale_ns), "alpha": jitter.alpha},
         "exponential": {"mean": format_time(jitter.mean_ns)},
-    }.get(jitter.kind, {})
-    entry: dict[str, Any] = {jitter.kind: greatest if jitter.kind == "uniform" else {**inner, "max": greatest}}
+    }
+    inner = {**parameters.get(jitter.kind, {}), "max": greatest}
+    entry: dict[str, Any] = {jitter.kind: greatest if jitter.kind == "uniform" else inner}
     return entry | ({"reorder": True} if jitter.reorder else {})
 
 
@@ -195,7 +196,11 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
         entry["jitter"] = format_time(flow.jitter_ns)
     if flow.deadline_ns is not None:
         entry["deadline"] = format_time(flow.deadline_ns)
-    entry |= {"priority": flow.priority, "qos": flow.qos, "pattern": flow.pattern}
+    entry["priority"] = flow.priority
+    if flow.qos:
+        entry["qos"] = flow.qos
+    if flow.pattern != "periodic":
+        entry["pattern"] = flow.pattern
     if flow.pattern == "sporadic":
         entry["mean-extra"] = format_time(flow.mean_extra_ns)
     if flow.offset_ns is not None:

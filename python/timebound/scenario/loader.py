@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from timebound.scenario import shape
-from timebound.scenario.builtin import builtin_file, builtin_names
+from timebound.scenario.builtin import find as find_file
 from timebound.scenario.context import Context
 from timebound.scenario.graph import Graph
 from timebound.scenario.model import Scenario
@@ -42,24 +42,12 @@ def load(source: str | bytes | os.PathLike[str], overrides: Mapping[str, object]
         text = decode(source.encode("utf-8", "surrogatepass"), TEXT, sources)
     else:
         label = os.fspath(source)
-        file = _file(label)
+        file = find_file(label)
     if not sources.problems:
         scenario = _load(text, file, label, overrides or {}, sources)
         if scenario is not None:
             return scenario
     raise ScenarioError(_ordered(sources))
-
-
-def _file(name: str) -> FilePath:
-    file = FilePath(name)
-    try:
-        if file.is_dir():
-            return file / "scenario.yaml"
-        if not file.exists() and name in builtin_names():
-            return builtin_file(name)
-    except (OSError, ValueError):
-        return file
-    return file
 
 
 def _ordered(sources: Sources) -> list[Problem]:

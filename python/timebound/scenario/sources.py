@@ -34,9 +34,9 @@ def read(
         sources.problem(tree.place, "", "a scenario is a mapping", "start with: name: my-network")
         return None
     settings = _overrides(overrides, sources)
-    for path, value in settings:
-        if path[0] == "parameters":
-            _set(tree, path, value, sources)
+    for path, value in settings:  # before the includes, whose names may depend on parameters
+        if path[0] == "parameters" or (len(path) == 1 and path[0] in parameters_of(tree)):
+            _set(tree, path if path[0] == "parameters" else ["parameters", *path], value, sources)
     tree = _Includer(file, sources).include(tree, file)
     known = parameters_of(tree)
     for path, value in settings:

@@ -7,6 +7,7 @@ link; links from a node to itself are left out.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
@@ -14,11 +15,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
+from xml.sax.saxutils import escape
 
 from timebound.scenario.context import Context
+from timebound.scenario.model import Scenario
 from timebound.scenario.sources import read_file
 from timebound.scenario.topology_formats import FormatError, RawGraph, parse_gml, parse_graphml, parse_json
 from timebound.scenario.tree import Path, find
+from timebound.scenario.units import SPEED_M_PER_S
 
 EARTH_KM = 6371.0088
 """Mean radius of the earth (IUGG)."""
@@ -114,7 +118,7 @@ def _topology(graph: RawGraph) -> Topology:
 _LATITUDE = ("lat", "latitude")
 _LONGITUDE = ("lon", "lng", "long", "longitude")
 _LENGTH = ("dist", "length_km", "distance", "length")
-_RATE = ("linkspeedraw", "rate_bps")
+_RATE = ("linkspeedraw", "rate_bps", "ratebps")
 
 
 def _number(values: dict[str, Any], keys: Iterable[str], most: float) -> float | None:
@@ -163,3 +167,76 @@ def clean_name(label: str) -> str:
     """A label as the name of a node; empty where nothing of it is left."""
     plain = unicodedata.normalize("NFKD", label.replace("ß", "ss")).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9_.]+", "-", plain).strip("-.")[:48].strip("-.")
+
+
+def to_gml(scenario: Scenario) -> str:
+    """The topology as GML with the keys that topohub uses (`dist` in km) and ours (`kind`, `rate_bps`, `delay_ns`)."""
+    lines = ["graph [", f'  name "{_ascii(scenario.name)}"', "  directed 0"]
+    for index, node in enumerate(scenario.nodes):
+        lines += ["  node [", f"    id {index}", f'    label "{node.name}"', f'    kind "{node.kind}"']
+        if node.latitude is not None and node.longitude is not None:
+            lines += [f"    lon {node.longitude!r}", f"    lat {node.latitude!r}"]
+        lines.append("  ]")
+    for a, b, attributes in _edges(scenario):
+        lines += ["  edge [", f"    source {a}", f"    target {b}"]
+        lines += [f"    {key.replace('_', '')} {value}" for key, value in attributes.items()]
+        lines.append("  ]")
+    return "\n".join([*lines, "]", ""])
+
+
+def to_graphml(scenario: Scenario) -> str:
+    """The topology as GraphML."""
+    keys = [
+        ("node", "name", "string"),
+        ("node", "kind", "string"),
+        ("node", "lat", "double"),
+        ("node", "lon", "double"),
+    ]
+    keys += [("edge", "dist", "double"), ("edge", "rate_bps", "long"), ("edge", "delay_ns", "long")]
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">']
+    lines += [f'  <key id="{name}" for="{use}" attr.name="{name}" attr.type="{kind}"/>' for use, name, kind in keys]
+    lines.append('  <graph id="G" edgedefault="undirected">')
+    for index, node in enumerate(scenario.nodes):
+        data: dict[str, object] = {"name": node.name, "kind": node.kind}
+        if node.latitude is not None and node.longitude is not None:
+            data |= {"lat": repr(node.latitude), "lon": repr(node.longitude)}
+        lines.append(f'    <node id="{index}">{_data(data)}</node>')
+    for a, b, attributes in _edges(scenario):
+        lines.append(f'    <edge source="{a}" target="{b}">{_data(attributes)}</edge>')
+    return "\n".join([*lines, "  </graph>", "</graphml>", ""])
+
+
+def to_json(scenario: Scenario) -> str:
+    """The topology as node-link JSON in the manner of topohub."""
+    nodes: list[dict[str, object]] = []
+    for index, node in enumerate(scenario.nodes):
+        entry: dict[str, object] = {"id": index, "name": node.name, "kind": node.kind}
+        if node.latitude is not None and node.longitude is not None:
+            entry["pos"] = [node.longitude, node.latitude]
+        nodes.append(entry)
+    edges = [{"source": a, "target": b, **attributes} for a, b, attributes in _edges(scenario)]
+    graph = {"name": scenario.name}
+    return json.dumps(
+        {"directed": False, "multigraph": False, "graph": graph, "nodes": nodes, "edges": edges}, indent=1
+    )
+
+
+def _edges(scenario: Scenario) -> Iterable[tuple[int, int, dict[str, object]]]:
+    index = {node.name: number for number, node in enumerate(scenario.nodes)}
+    for link in scenario.links:
+        metres = link.length_m
+        kilometres = metres / 1000 if metres is not None else link.forward.delay_ns * SPEED_M_PER_S / 1e12
+        attributes: dict[str, object] = {
+            "dist": round(kilometres, 6),
+            "rate_bps": link.forward.rate_bps,
+            "delay_ns": link.forward.delay_ns,
+        }
+        yield index[link.a], index[link.b], attributes
+
+
+def _data(values: dict[str, object]) -> str:
+    return "".join(f'<data key="{key}">{escape(str(value))}</data>' for key, value in values.items())
+
+
+def _ascii(text: str) -> str:
+    return "".join(c if 32 <= ord(c) < 127 and c not in '"&' else "-" for c in text)

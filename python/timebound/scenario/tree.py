@@ -17,13 +17,11 @@ import yaml
 from timebound.scenario.problems import Place, Problem
 
 MOST_BYTES = 2_000_000
-MOST_NODES = 60_000
+MOST_NODES = 150_000
 DEEPEST = 40
 
-try:
-    from yaml import CParser as _Parser
-except ImportError:  # a PyYAML built without libyaml: slower, same events
-    from yaml import Loader as _Parser
+_PARSER: Any = getattr(yaml, "CParser", yaml.Loader)
+"""libyaml's parser; where PyYAML was built without it the slower one of the same events."""
 
 
 @dataclass(slots=True)
@@ -142,7 +140,7 @@ def compose(text: str, file: str, sources: Sources) -> Tree | None:
     hidden = _PARAMETER.sub(lambda match: match[0].translate(_HIDE), hidden)
     builder = _Builder(file, sources)
     try:
-        tree = builder.document(_Parser(hidden))
+        tree = builder.document(_PARSER(hidden))
     except _StopError:
         return None
     except yaml.MarkedYAMLError as error:
