@@ -1,1 +1,12 @@
-//! placeholder
+//! PyO3 only: the core as the Python module `timebound._core`. JSON in, JSON out; no logic.
+
+mod network;
+mod options;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::network::Network;
+}

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use timebound_model::{Declaration, Network as Model, Time, compile};
 
 /// A compiled network with its streams.
@@ -79,8 +79,22 @@ impl Network {
     #[pyo3(signature = (options, progress=None))]
     fn search(&self, py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
         let options: SearchOptions = serde_json::from_str(options).map_err(invalid)?;
-        let _ = (&options, &progress);
-        py.detach(|| json(&()))
+        let total = options.evaluations.max(1) as f64;
+        let options = options.resolve();
+        let raised = Mutex::new(None);
+        let found = py.detach(|| {
+            timebound_sim::search_with(&self.model, &options, &|done| {
+                let mut raised = raised.lock().expect("no thread panics while it holds this");
+                match *raised {
+                    None => ask(progress.as_ref(), done as f64 / total, &mut raised),
+                    Some(_) => ControlFlow::Break(()),
+                }
+            })
+        });
+        match raised.into_inner().expect("no thread panics while it holds this") {
+            Some(error) => Err(error),
+            None => json(&found),
+        }
     }
 }
 

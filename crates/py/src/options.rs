@@ -83,5 +83,13 @@ impl SimulateOptions {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchOptions {
     pub(crate) evaluations: u64,
-    pub(crate) seed: u64,
+    seed: u64,
+}
+
+impl SearchOptions {
+    /// On all cores: what is found does not depend on how many there are.
+    pub(crate) fn resolve(self) -> timebound_sim::SearchOptions {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        timebound_sim::SearchOptions { evaluations: self.evaluations, seed: self.seed, threads }
+    }
 }

@@ -58,7 +58,9 @@ def execute(arguments: list[str]) -> int:
         _complain(as_json, "scenario", problems, error.render())
         return EXIT_INPUT
     except FolderError as error:
-        _complain(as_json, "folder", [{"message": str(error), "hint": error.hint}], f"error: {error}\n  = hint: {error.hint}")
+        _complain(
+            as_json, "folder", [{"message": str(error), "hint": error.hint}], f"error: {error}\n  = hint: {error.hint}"
+        )
         return EXIT_INPUT
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)

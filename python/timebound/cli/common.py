@@ -8,14 +8,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from timebound.scenario import load
 from timebound.engine.catalogue import find
+from timebound.scenario import load
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import Problem, ScenarioError
 
 EXIT_INPUT, EXIT_INTERRUPTED = 2, 130
 
-ScenarioName = Annotated[str, Parameter(help="A scenario file, or the name of a built-in scenario (`timebound scenarios`).")]
+ScenarioName = Annotated[
+    str, Parameter(help="A scenario file, or the name of a built-in scenario (`timebound scenarios`).")
+]
 Settings = Annotated[
     tuple[str, ...],
     Parameter(
@@ -28,7 +30,9 @@ AsJson = Annotated[
     bool, Parameter(name="--json", negative=(), help="Print the result as JSON to standard output and nothing else.")
 ]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), help="No progress.")]
-Output = Annotated[str | None, Parameter(name=["--output", "-o"], help="The run folder; a new one below `runs/` by default.")]
+Output = Annotated[
+    str | None, Parameter(name=["--output", "-o"], help="The run folder; a new one below `runs/` by default.")
+]
 
 
 def stderr(text: str) -> None:

@@ -21,7 +21,9 @@ def compare(
     second: Annotated[Path, Parameter(help="Another run folder.")],
     /,
     *more: Path,
-    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The HTML file to write.")] = Path("comparison.html"),
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The HTML file to write.")] = Path(
+        "comparison.html"
+    ),
     json: AsJson = False,
 ) -> int:
     """Compare runs: every flow's figures side by side, what became better or worse, and which verdicts changed."""

@@ -41,7 +41,9 @@ def doctor(*, json: AsJson = False) -> int:
         print(f"{'ok' if entry['found'] else 'absent':<8}{entry['program']}: {entry['found'] or entry['for']}")
     if missing:
         print(f"\nOptional programs that are absent: sudo apt-get install {' '.join(missing)}")
-    print("\nThis host can run the main job." if not needed else "\nThis host cannot emulate; predict and simulate work.")
+    print(
+        "\nThis host can run the main job." if not needed else "\nThis host cannot emulate; predict and simulate work."
+    )
     return 3 if needed else 0
 
 

@@ -6,7 +6,17 @@ from pathlib import Path
 
 from cyclopts import App
 
-from timebound.cli.common import AsJson, Output, Quiet, ScenarioName, Settings, open_scenario, print_flows, print_json, stderr
+from timebound.cli.common import (
+    AsJson,
+    Output,
+    Quiet,
+    ScenarioName,
+    Settings,
+    open_scenario,
+    print_flows,
+    print_json,
+    stderr,
+)
 from timebound.cli.live_progress import TerminalProgress
 
 

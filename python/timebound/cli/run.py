@@ -7,11 +7,22 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Output, Quiet, ScenarioName, Settings, open_scenario, print_flows, print_json, stderr
+from timebound.cli.common import (
+    AsJson,
+    Output,
+    Quiet,
+    ScenarioName,
+    Settings,
+    open_scenario,
+    print_flows,
+    print_json,
+    stderr,
+)
 from timebound.cli.live_progress import TerminalProgress
 
 Rootless = Annotated[
-    bool, Parameter(name="--rootless", negative=(), help="Even as root, emulate with the rights of a user without root.")
+    bool,
+    Parameter(name="--rootless", negative=(), help="Even as root, emulate with the rights of a user without root."),
 ]
 
 
@@ -38,7 +49,14 @@ def run(
 
 
 def execute(
-    name: str, settings: tuple[str, ...], output: str | None, parts: set[str], *, json: bool, quiet: bool, rootless: bool
+    name: str,
+    settings: tuple[str, ...],
+    output: str | None,
+    parts: set[str],
+    *,
+    json: bool,
+    quiet: bool,
+    rootless: bool,
 ) -> int:
     """Runs the parts and closes with the table (or JSON) and where the report lies."""
     from timebound.engine import runs

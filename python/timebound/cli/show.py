@@ -22,7 +22,8 @@ def show(
     *,
     set: Settings = (),
     output: Annotated[
-        Path | None, Parameter(name=["--output", "-o"], help="Write a file: .svg, .png, .graphml, .gml or .json (topology).")
+        Path | None,
+        Parameter(name=["--output", "-o"], help="Write a file: .svg, .png, .graphml, .gml or .json (topology)."),
     ] = None,
     json: AsJson = False,
 ) -> int:

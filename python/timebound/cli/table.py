@@ -30,28 +30,37 @@ def flow_table(summary: dict[str, Any]) -> Table:
         title_justify="left",
         caption_justify="left",
     )
+    shown = [flow_row(flow) for flow in flows[:MOST_ROWS]]
+    names = ("observed p50", "observed max", "simulated max", "bound", "deadline", "lost")
+    # A verb that did not run leaves no empty column behind.
+    used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
     table.add_column("flow", overflow="fold")
-    table.add_column("receiver")
-    for column in ("observed p50", "observed max", "simulated max", "bound", "deadline", "lost"):
-        table.add_column(column, justify="right")
+    table.add_column("receiver", overflow="fold")
+    for index in used:
+        table.add_column(names[index].replace(" ", "\n"), justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
-    for flow in flows[:MOST_ROWS]:
-        latency = flow["latency_us"] or {}
-        verdict = flow["verdict"]
-        reason = flow["bound_us"]["reason"]
-        text = f"[{STYLES.get(verdict, '')}]{verdict}[/]" if verdict in STYLES else verdict
-        table.add_row(
-            _escape(flow["flow"]),
-            _escape(flow["receiver"]),
-            duration(latency.get("p50")),
-            duration(latency.get("max")),
-            duration(flow["simulated_max_us"]),
-            duration(flow["bound_us"]["bound"]) if reason is None else "none",
-            duration(flow["deadline_us"]),
-            "-" if flow["lost"] is None else str(flow["lost"]),
-            text if reason is None else f"{text}: {_escape(reason)}",
-        )
+    for row in shown:
+        table.add_row(row[0], row[1], *(row[index + 2] for index in used), row[-1])
     return table
+
+
+def flow_row(flow: dict[str, Any]) -> list[str]:
+    """All cells of one flow; `-` where there is no figure."""
+    latency = flow["latency_us"] or {}
+    verdict = flow["verdict"]
+    reason = flow["bound_us"]["reason"]
+    text = f"[{STYLES[verdict]}]{verdict}[/]" if verdict in STYLES else verdict
+    return [
+        _escape(flow["flow"]),
+        _escape(flow["receiver"]),
+        duration(latency.get("p50")),
+        duration(latency.get("max")),
+        duration(flow["simulated_max_us"]),
+        duration(flow["bound_us"]["bound"]) if reason is None else "none",
+        duration(flow["deadline_us"]),
+        "-" if flow["lost"] is None else str(flow["lost"]),
+        text if reason is None else f"{text}: {_escape(reason)}",
+    ]
 
 
 def _escape(text: str) -> str:

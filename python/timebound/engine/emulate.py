@@ -75,7 +75,10 @@ def emulation_plan(prediction: Prediction, folder: Path, *, record_ingress: bool
         "programs": programs,
         "endpoints": endpoints,
         "captures": [
-            {"file": f"{port.replace('->', '-')}.pcapng", "ports": [dict(zip(("from", "to"), port.split("->"), strict=True))]}
+            {
+                "file": f"{port.replace('->', '-')}.pcapng",
+                "ports": [dict(zip(("from", "to"), port.split("->"), strict=True))],
+            }
             for port in run.captures
         ],
         "events": [change for event in scenario.events for change in _changes(prediction, event)],
@@ -113,7 +116,9 @@ def conditions(event: Event, direction: Direction) -> dict[str, Any]:
     return changed
 
 
-def emulate(prediction: Prediction, folder: Path, report: Report, *, record_ingress: bool = False, rootless: bool = False) -> Emulation:
+def emulate(
+    prediction: Prediction, folder: Path, report: Report, *, record_ingress: bool = False, rootless: bool = False
+) -> Emulation:
     """Runs the emulation in its sandbox and waits for it.
 
     Whatever happens to this process, the sandbox ends with it: PID 1 of its namespaces is told by the kernel. The first

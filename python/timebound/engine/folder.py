@@ -48,7 +48,9 @@ def prepare(output: Path | None, name: str) -> Path:
         output.mkdir(parents=True, exist_ok=True)
         (output / MARK).write_text("{}\n", encoding="utf-8")
     except OSError as error:
-        raise FolderError(f"{output} cannot be written: {error.strerror}", "name another folder with --output") from error
+        raise FolderError(
+            f"{output} cannot be written: {error.strerror}", "name another folder with --output"
+        ) from error
     return output
 
 

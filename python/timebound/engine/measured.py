@@ -24,6 +24,10 @@ class Measured:
     worst_ns: dict[tuple[str, str], int]
     """(stream, receiver) -> greatest network latency of any of its frames, warm-up included."""
     live: dict[str, Any]
+    segments: dict[tuple[str, str], pl.DataFrame]
+    """(stream, receiver) -> frames with a sequence number that were delivered in the measured part."""
+    nodes: pl.DataFrame | None
+    links: pl.DataFrame | None
 
 
 def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measured:
@@ -37,7 +41,10 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
     worst = observed.worst_latencies(frames)
     frames = frames.with_columns(
         pl.col("ingress_ns") - warm_up,
-        pl.when(pl.col("delivered_ns") < 0).then(None).otherwise(pl.col("delivered_ns") - warm_up).alias("delivered_ns"),
+        pl.when(pl.col("delivered_ns") < 0)
+        .then(None)
+        .otherwise(pl.col("delivered_ns") - warm_up)
+        .alias("delivered_ns"),
     )
     endpoints = records.read_messages(folder / "endpoints.bin").with_columns(
         pl.col("nominal_ns") - warm_up, pl.col("time_ns") - warm_up
@@ -52,13 +59,25 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
     numbers = plan.flow_numbers()
     duration = plan.scenario.run.duration_ns
     sent = (
-        endpoints.filter((pl.col("kind") == records.SENT) & (pl.col("nominal_ns") >= 0) & (pl.col("nominal_ns") < duration))
+        endpoints.filter(
+            (pl.col("kind") == records.SENT) & (pl.col("nominal_ns") >= 0) & (pl.col("nominal_ns") < duration)
+        )
         .group_by("flow", "sequence", maintain_order=True)
-        .agg(pl.col("nominal_ns").min().alias("released_ns"), pl.col("time_ns").min().alias("sent_ns"), pl.col("size").first())
+        .agg(
+            pl.col("nominal_ns").min().alias("released_ns"),
+            pl.col("time_ns").min().alias("sent_ns"),
+            pl.col("size").first(),
+        )
     )
     pairs = pl.DataFrame(
         [
-            (numbers[flow], receiver, plan.host_numbers()[receiver], flow, plan.scenario.flows[numbers[flow]].deadline_ns)
+            (
+                numbers[flow],
+                receiver,
+                plan.host_numbers()[receiver],
+                flow,
+                plan.scenario.flows[numbers[flow]].deadline_ns,
+            )
             for flow, receiver in plan.segments
         ],
         schema={
@@ -149,7 +168,13 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
     crossed = (
         frames.filter(good)
         .select(
-            pl.col("name").alias("stream"), "receiver", "sequence", "ingress_ns", "delivered_ns", "lateness_ns", every.alias("more")
+            pl.col("name").alias("stream"),
+            "receiver",
+            "sequence",
+            "ingress_ns",
+            "delivered_ns",
+            "lateness_ns",
+            every.alias("more"),
         )
         .explode("more")
         .with_columns((pl.col("sequence").cast(pl.Int64) + pl.col("more")).cast(pl.UInt32).alias("sequence"))
@@ -160,7 +185,9 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
         .group_by("name", "to", "sequence", maintain_order=True)
         .agg(
             (pl.col("delivered_ns") - pl.col("ingress_ns")).sum().alias("network_ns"),
-            (pl.col("ingress_ns").last() - pl.col("delivered_ns").first() - pl.col("lateness_ns").first()).alias("between"),
+            (pl.col("ingress_ns").last() - pl.col("delivered_ns").first() - pl.col("lateness_ns").first()).alias(
+                "between"
+            ),
             pl.len().alias("parts"),
         )
         .join(counts, on=["name", "to"], how="left")

@@ -63,7 +63,9 @@ def figures_only(scenario: Scenario, parts: set[str], progress: Progress = SILEN
     return summarise(results)
 
 
-def run(scenario: Scenario, output: Path | None, parts: set[str], progress: Progress = SILENT, *, rootless: bool = False) -> Done:
+def run(
+    scenario: Scenario, output: Path | None, parts: set[str], progress: Progress = SILENT, *, rootless: bool = False
+) -> Done:
     """Predicts, simulates and emulates as asked, and writes the run folder with its report.
 
     Raises:

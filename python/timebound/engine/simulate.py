@@ -57,11 +57,11 @@ def simulate(prediction: Prediction, progress: Progress) -> Simulation:
     if evaluations > 0:
         progress.step("search", f"worst cases, {evaluations} evaluations")
         found = network.search({"evaluations": evaluations, "seed": run.seed}, progress.at)
-        for stream, leaves in zip(names, found["streams"], strict=True):
-            for receiver, value in zip(stream.destinations, leaves, strict=True):
-                if value is not None:
-                    key = (stream.name, receiver)
-                    worst[key] = max(worst.get(key, 0), value)
+        for entry in found["worst"]:
+            stream = names[entry["stream"]]
+            if entry["latency"] is not None:
+                key = (stream.name, stream.destinations[entry["leaf"]])
+                worst[key] = max(worst.get(key, 0), entry["latency"])
     return Simulation(worst, quantiles, outcome, evaluations)
 
 
@@ -73,5 +73,3 @@ def _changes(event: Event) -> list[dict[str, Any]]:
         {"at_ns": event.at_ns, "port": 2 * event.link + backward, **conditions(event, direction)}
         for backward, direction in enumerate((event.forward, event.backward))
     ]
-
-

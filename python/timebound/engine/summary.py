@@ -36,9 +36,11 @@ def summarise(results: Results) -> dict[str, Any]:
     prediction, measured = results.prediction, results.measured
     plan = prediction.plan
     scenario = plan.scenario
-    seen = {} if measured is None else {
-        name: found.jitter_ns for name, found in measured.arrivals.items() if found.jitter_ns is not None
-    }
+    seen = (
+        {}
+        if measured is None
+        else {name: found.jitter_ns for name, found in measured.arrivals.items() if found.jitter_ns is not None}
+    )
     observed = prediction.observed(seen) if measured is not None else {}
     violations: list[dict[str, Any]] = []
     paths = prediction.network.paths()
@@ -68,8 +70,13 @@ def summarise(results: Results) -> dict[str, Any]:
         },
         "topology": {
             "nodes": [
-                {"name": n.name, "kind": n.kind, "x": positions[n.name][0], "y": positions[n.name][1],
-                 "roles": plan.roles.get(n.name, [])}
+                {
+                    "name": n.name,
+                    "kind": n.kind,
+                    "x": positions[n.name][0],
+                    "y": positions[n.name][1],
+                    "roles": plan.roles.get(n.name, []),
+                }
                 for n in scenario.nodes
             ],
             "links": [
@@ -234,7 +241,10 @@ class _Entry:
         }
 
     def _verdict(self, entry: dict[str, Any]) -> str:
-        kinds = {self.results.prediction.segment(s).kind for s in self.results.prediction.plan.segments[self.flow.name, self.receiver]}
+        kinds = {
+            self.results.prediction.segment(s).kind
+            for s in self.results.prediction.plan.segments[self.flow.name, self.receiver]
+        }
         if any(v["flow"] == self.flow.name and v["receiver"] == self.receiver for v in self.violations):
             return "violated"
         deadline = entry["deadline_us"]
