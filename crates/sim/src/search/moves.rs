@@ -63,6 +63,7 @@ impl<'a> Climber<'a> {
             path,
             hops,
             rivals,
+            first: chunk < shape.targets.len() as u64,
             draws,
         }
     }
