@@ -388,4 +388,34 @@ mod tests {
             None
         );
     }
+
+    /// The 17 messages of the SAE benchmark on a CAN bus at 125 kbit/s (Tindell, Burns and Wellings 1995), every one a class of its
+    /// own. Response times there end before the 3-bit interframe space of 24 us.
+    #[test]
+    fn sae_messages_on_a_can_bus() {
+        let bytes = [1, 2, 1, 2, 1, 2, 6, 1, 2, 2, 1, 4, 1, 1, 3, 1, 1];
+        let milliseconds = [
+            1000, 5, 5, 5, 5, 5, 10, 10, 10, 10, 100, 100, 100, 100, 1000, 1000, 1000,
+        ];
+        let expected = [
+            1_416, 2_016, 2_536, 3_136, 3_656, 4_256, 5_016, 8_376, 8_976, 9_576, 10_096, 19_096, 19_616,
+            20_136, 28_976, 29_496, 29_496,
+        ];
+        let cost = |bytes: u64| (55 + 10 * bytes) * 8;
+        let messages: Vec<Demand> = bytes
+            .iter()
+            .zip(milliseconds)
+            .map(|(&b, ms)| demand(cost(b), ms * 1_000, 0))
+            .collect();
+        for (index, expected) in expected.into_iter().enumerate() {
+            let blocking = messages[index + 1..]
+                .iter()
+                .map(|lower| lower.weight)
+                .max()
+                .unwrap_or(0);
+            let (higher, own) = (&messages[..index], &messages[index]);
+            let found = response(blocking, std::slice::from_ref(own), higher, own.weight);
+            assert_eq!(found, Some(expected + 24), "message {}", index + 1);
+        }
+    }
 }
