@@ -7,7 +7,8 @@ changes: the least fixed point. A stream that follows one without a finite bound
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from timebound.engine.core import Network
@@ -52,7 +53,11 @@ class Prediction:
         }
         if not larger:
             return self.outcomes
-        return _outcomes(self.network.holistic(larger), self.streams)
+        found = _outcomes(self.network.holistic(larger), self.streams)
+        return {
+            key: self.outcomes[key] if outcome.reason and self.outcomes[key].reason else outcome
+            for key, outcome in found.items()
+        }
 
     def segment(self, segment: Segment) -> Outcome:
         """The bound of one segment."""
@@ -66,6 +71,7 @@ def predict(plan: Plan) -> Prediction:
         ScenarioError: the network does not compile.
     """
     streams = {stream.name: stream for stream in plan.streams}
+    causes = _Causes()
     rounds = 0
     while True:
         network = Network(plan, _declaration(plan, streams))
@@ -75,6 +81,7 @@ def predict(plan: Plan) -> Prediction:
             rounds += 1
             analysis = network.holistic(jitters)
             outcomes = _outcomes(analysis, streams)
+            causes.note(outcomes)
             changed = False
             for name in jitters:
                 follows = streams[name].follows
@@ -82,6 +89,7 @@ def predict(plan: Plan) -> Prediction:
                 before = outcomes[follows.stream, follows.destination]
                 if before.nominal_ns is None or before.best_ns is None or rounds > MOST_ROUNDS:
                     broken.add(name)
+                    causes.broken[name] = causes.of((follows.stream, follows.destination), before)
                     continue
                 jitter = before.nominal_ns - before.best_ns + follows.extra_ns
                 if jitter > jitters[name]:
@@ -97,7 +105,33 @@ def predict(plan: Plan) -> Prediction:
             streams[name] = _unbounded(streams[name])
     network = Network(plan, _declaration(plan, streams))
     analysis = network.holistic({})
-    return Prediction(plan, network, streams, _outcomes(analysis, streams), analysis["ports"], rounds)
+    found = {key: causes.of(key, outcome) for key, outcome in _outcomes(analysis, streams).items()}
+    return Prediction(plan, network, streams, found, analysis["ports"], rounds)
+
+
+@dataclass(slots=True)
+class _Causes:
+    """Why there is no bound, as it was found first: answers that promise nothing any more are only its consequence."""
+
+    first: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    broken: dict[str, Outcome] = field(default_factory=dict)
+    """Stream that follows one without a bound -> the outcome of that one."""
+
+    def note(self, outcomes: dict[tuple[str, str], Outcome]) -> None:
+        """Keeps the first outcome without a bound of every stream and receiver."""
+        for key, outcome in outcomes.items():
+            if outcome.reason is not None and key not in self.first:
+                self.first[key] = self._root(outcome)
+
+    def of(self, key: tuple[str, str], outcome: Outcome) -> Outcome:
+        """The outcome with its first cause."""
+        if outcome.reason is None:
+            return outcome
+        return self.first.get(key) or self._root(outcome)
+
+    def _root(self, outcome: Outcome) -> Outcome:
+        named = re.search(r'stream "(.+?)" has no declared arrival', outcome.reason or "")
+        return outcome if named is None else self.broken.get(named.group(1), outcome)
 
 
 def _unbounded(stream: Stream) -> Stream:

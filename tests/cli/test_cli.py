@@ -1,0 +1,159 @@
+"""The command line as a user meets it: exit codes, what goes where, errors with their place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from timebound.cli.app import execute
+
+PLANT = """name: plant
+network:
+  defaults: {link: {rate: 100 Mbit/s, delay: 5 us}, switch: {delay: 10..20 us}}
+  nodes: {sensor: host, broker: host, control: host, s1: switch, s2: switch}
+  links: [[sensor, s1], [broker, s1], {between: [s1, s2], rate: 10 Mbit/s}, [s2, control]]
+flows:
+  - {name: pressure, from: sensor, to: control, size: 200 B, period: 20 ms, jitter: 1 ms, deadline: 20 ms, priority: 5, qos: 1}
+stack: {mqtt: {broker: broker}}
+run: {duration: 2 s, warm-up: 0 s, seed: 1, simulate: {search: 50}}
+"""
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> str:
+    file = tmp_path / "plant.yaml"
+    file.write_text(PLANT)
+    return str(file)
+
+
+def test_predict_prints_json_and_nothing_else(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["predict", plant, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    flow = summary["flows"][0]
+    assert summary["verdict"] == "met" and flow["bound_us"]["bound"] > 1000 and flow["latency_us"] is None
+    assert [segment["path"] for segment in flow["segments"]] == [
+        ["sensor->s1", "s1->broker"], ["broker->s1", "s1->s2", "s2->control"]
+    ]  # fmt: skip
+
+
+def test_simulated_worst_cases_stay_below_the_bound(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["simulate", plant, "--json"]) == 0
+    flow = json.loads(capsys.readouterr().out)["flows"][0]
+    assert 0 < flow["simulated_max_us"] <= flow["bound_us"]["bound"]
+
+
+def test_simulation_is_reproducible(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for seed in ("1", "1", "2"):
+        execute(["simulate", plant, "--json", "--set", f"run.seed={seed}"])
+        outputs.append(json.loads(capsys.readouterr().out)["flows"])
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+def test_an_overloaded_port_has_no_finite_bound_and_says_why(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = execute(
+        ["predict", plant, "--json", "--set", "flows.pressure.period=100 us", "--set", "flows.pressure.deadline=100 us"]
+    )
+    flow = json.loads(capsys.readouterr().out)["flows"][0]
+    assert code == 1 and flow["verdict"] == "unbounded"
+    assert flow["bound_us"]["bound"] is None and "utilisation" in flow["bound_us"]["reason"]
+
+
+def test_losses_are_unsupported_and_give_no_number(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = execute(["predict", plant, "--json", "--set", "network.defaults.link.loss=1 %"])
+    flow = json.loads(capsys.readouterr().out)["flows"][0]
+    assert code == 1 and flow["verdict"] == "unsupported" and flow["bound_us"]["bound"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["predict", "no-such-file.yaml"], "no such file"),
+        (["predict", "helo"], "did you mean 'hello'?"),
+        (["predict"], "SCENARIO"),
+        (["predct", "hello"], "predct"),
+        (["predict", "hello", "--set", "nonsense"], "KEY=VALUE"),
+        (["predict", "hello", "--set", "flows.alarm.perod=10 ms"], "period"),
+        (["predict", "hello", "--set", "flows.alarm.period=10"], "unit"),
+        (["report", "no-such-folder"], "no run folder"),
+        (["show", "hello", "--output", "picture.bmp"], "unknown kind of file"),
+    ],
+)
+def test_wrong_input_ends_with_code_2_and_a_hint(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(arguments) == 2
+    captured = capsys.readouterr()
+    assert expected in captured.err and not captured.out
+
+
+def test_errors_are_json_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["predict", "helo", "--json"]) == 2
+    assert "did you mean 'hello'?" in json.loads(capsys.readouterr().out)["problems"][0]["hint"]
+
+
+def test_a_folder_with_other_files_is_not_touched(
+    plant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.json").write_text("{}")
+    assert execute(["predict", plant, "--output", str(precious)]) == 2
+    assert [file.name for file in precious.iterdir()] == ["thesis.json"]
+    assert "holds other files" in capsys.readouterr().err
+
+
+def test_a_run_folder_is_written_and_used_again(plant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    for _ in range(2):
+        assert execute(["simulate", plant, "--output", str(folder), "--quiet"]) == 0
+    names = {file.name for file in folder.iterdir()}
+    assert names >= {"scenario.yaml", "plan.json", "manifest.json", "summary.json", "simulated.parquet", "report.html"}
+    assert execute(["predict", str(folder / "scenario.yaml"), "--json"]) == 0
+    capsys.readouterr()
+    assert execute(["compare", str(folder), str(folder), "--output", str(tmp_path / "both.html")]) == 0
+    assert (tmp_path / "both.html").stat().st_size > 1000
+    assert execute(["report", str(folder)]) == 0
+
+
+def test_built_in_scenarios_are_well_formed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["scenarios", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert {entry["name"] for entry in entries} >= {"hello", "edge-networks", "backbone"}
+    for entry in entries:
+        assert entry["description"]
+        assert execute(["validate", entry["name"]]) == 0
+
+
+def test_show_draws_and_exports(plant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["show", plant]) == 0
+    assert "sensor" in capsys.readouterr().out
+    for suffix, start in (
+        (".svg", b"<svg"),
+        (".png", b"\x89PNG"),
+        (".graphml", b"<?xml"),
+        (".gml", b"graph"),
+        (".json", b"{"),
+    ):
+        file = tmp_path / f"topology{suffix}"
+        assert execute(["show", plant, "--output", str(file)]) == 0
+        assert file.read_bytes().lstrip().startswith(start)
+
+
+def test_every_verb_has_help_that_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in (
+        "run",
+        "predict",
+        "simulate",
+        "emulate",
+        "report",
+        "compare",
+        "validate",
+        "show",
+        "scenarios",
+        "doctor",
+    ):
+        assert execute([verb, "--help"]) == 0
+        assert len(capsys.readouterr().out) > 200
