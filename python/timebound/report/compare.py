@@ -159,7 +159,7 @@ def _figure(letters: Sequence[str], pairs: Sequence[tuple[Pair, Side]]) -> Marku
     footnote = f"The {len(groups)} most critical of {len(pairs)} flows; the table has the others." if more else ""
     title = "Bounds and latencies of the runs side by side"
     plot = Plot("comparison", title, f"Horizontal bars for {len(groups)} flows.", groups, key, footnote)
-    caption = "For each flow and measure one bar for each run, from A on. The deadline is that of the first run that states one."
+    caption = "For each flow and measure one bar for each run, from A on, ever paler. The deadline is that of the first run that states one."
     wide, narrow = el("div", draw(plot, WIDE), class_="wide"), el("div", draw(plot, NARROW), class_="narrow")
     return section("figure", "Side by side", el("figure", wide, narrow, el("figcaption", caption)))
 
@@ -168,7 +168,7 @@ def _group(letters: Sequence[str], pair: Pair, side: Side, measures: Sequence[st
     words = dict(MEASURES)
     bars = []
     for measure in measures:
-        for letter, flow in zip(letters, side, strict=True):
+        for index, (letter, flow) in enumerate(zip(letters, side, strict=True)):
             if flow is None:
                 continue
             value = figure_of(flow, measure)
@@ -176,7 +176,15 @@ def _group(letters: Sequence[str], pair: Pair, side: Side, measures: Sequence[st
                 kind = "unsupported" if flow.verdict == "unsupported" else "no finite bound"
                 bars.append(Bar(f"{letter} {words[measure]}", None, "bound", kind, mark=letter))
             elif value is not None:
-                bars.append(Bar(f"{letter} {words[measure]}", value, _SHADE[measure], mark=letter))
+                bars.append(
+                    Bar(
+                        f"{letter} {words[measure]}",
+                        value,
+                        _SHADE[measure],
+                        mark=letter,
+                        opacity=1 - 0.6 * index / len(letters),
+                    )
+                )
     deadline = next((flow.deadline for flow in side if flow is not None and flow.deadline is not None), None)
     note = ", ".join(
         f"{letter} {flow.verdict if flow else 'absent'}" for letter, flow in zip(letters, side, strict=True)

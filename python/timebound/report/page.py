@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from . import tables
 from .document import document, facts, section
@@ -66,7 +67,18 @@ def _plain(value: object) -> str:
 
 
 def _when(manifest: Mapping[str, object]) -> str:
-    return " to ".join(text(manifest[key]) for key in ("started", "ended") if manifest.get(key))
+    """When the run took place: start and length, in the time zone in which it was recorded."""
+    started, ended = text(manifest.get("started")), text(manifest.get("ended"))
+    try:
+        start = datetime.fromisoformat(started)
+    except ValueError:
+        return started
+    zone = start.tzname() or ""
+    shown = f"{start:%Y-%m-%d %H:%M:%S} {zone}".strip()
+    try:
+        return f"{shown}, {(datetime.fromisoformat(ended) - start).total_seconds():.0f} s in all"
+    except (ValueError, TypeError):
+        return shown
 
 
 def _versions(manifest: Mapping[str, object]) -> str:
@@ -154,7 +166,7 @@ def _contents() -> Markup:
 def _latency(run: Run) -> Markup:
     caption = (
         "For each flow at each receiver: the largest network latency observed, the largest that the simulator found, and the bound "
-        "that neither may exceed. The line with a triangle is the deadline. Point at a bar for exact figures."
+        "that neither may exceed. The line with a triangle is the deadline. Point at a bar, or touch it, for exact figures."
     )
     missing = "There is no flow with a figure to show." if run.flows else "The scenario has no flow."
     return section("latency", "Observed, simulated, bound", picture(run, "flows", caption, missing))
@@ -208,7 +220,7 @@ def _series(run: Run) -> Markup:
     second = picture(
         run,
         "links",
-        "Load of each port; the darkest cells are the busiest moments.",
+        "Load of each port over the run, the busiest first; the key gives the shades.",
         "No load of links over time was recorded.",
     )
     marked = None

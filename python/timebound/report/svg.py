@@ -23,12 +23,16 @@ def text_width(text: str, size: float) -> float:
     for letter in text:
         if unicodedata.east_asian_width(letter) in "WF":
             units += 1.05
-        elif letter in "iljtfr.,:;'|!()[] ":
-            units += 0.4
-        elif letter in "mwMW%@→" or letter.isupper():
-            units += 0.85
+        elif letter in "iljtfrI.,:;'|!()[]/- ":
+            units += 0.42
+        elif letter in "mwMW%@→<>=+&~#…�":
+            units += 0.95
+        elif letter.isupper():
+            units += 0.77
+        elif letter.isascii():
+            units += 0.66
         else:
-            units += 0.62
+            units += 0.9
     return units * size
 
 

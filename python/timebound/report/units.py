@@ -13,7 +13,8 @@ def _digits(value: float, digits: int) -> str:
     magnitude = math.floor(math.log10(abs(value)))
     decimals = max(0, digits - 1 - magnitude)
     text = f"{value:.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", "−")
 
 
 def _scaled(value: float, units: list[tuple[float, str]], digits: int) -> str:

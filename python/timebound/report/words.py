@@ -66,12 +66,11 @@ def sentence(run: Run) -> str:
     flows = critical(run.flows)
     by = {name: [flow for flow in flows if flow.verdict == name] for name in SYMBOL}
     if run.verdict == "violated":
-        first = (
-            text(run.violations[0].get("text"))
-            if run.violations
-            else (by["violated"][0].name if by["violated"] else "")
+        found = max(len(run.violations), len(by["violated"]), 1)
+        many = "One latency lies" if found == 1 else f"{count_text(found)} latencies lie"
+        return (
+            f"{many} above what was promised as a bound: a defect of Timebound, not of the network. Please report it."
         )
-        return f"{first or 'A latency lies above its bound'}. This is a defect of Timebound, not of the network."
     if run.verdict == "disturbed":
         return f"{'; '.join(reasons(run)) or 'The emulator left its limits'}. Bounds and simulation are not touched by this."
     if run.verdict == "missed":
@@ -87,6 +86,10 @@ def sentence(run: Run) -> str:
         plural = "has" if len(by["unbounded"]) == 1 else "have"
         reason = first_flow.reason or "no reason was recorded"
         return f"{count_text(len(by['unbounded']))} of {count_text(len(flows))} flows {plural} no finite bound; {first_flow.name}: {reason}."
+    if run.verdict != "met":
+        return (
+            "This version of the report does not know the verdict of this run; the figures below speak for themselves."
+        )
     if not flows:
         return "The scenario has no flow, so there was nothing to meet."
     return _met(run, flows)

@@ -35,7 +35,7 @@ BAR = 10.0
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One bar; `value` in microseconds, or `missing` words where there is no number. `ticks` are marks
-    on the bar, `mark` a letter before its figure."""
+    on the bar, `mark` a letter before its figure, `opacity` tells runs apart."""
 
     words: str
     value: float | None
@@ -45,6 +45,7 @@ class Bar:
     hollow: bool = False
     alarm: bool = False
     mark: str = ""
+    opacity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,11 @@ def draw(plot: Plot, width: float) -> Markup:
     heights = [_height(group, narrow) for group in plot.groups]
     bottom = top + sum(heights)
     scale = _scale(plot.groups, left, right)
-    foot = [f"Latency, {scale_note(scale)}.", *([plot.footnote] if plot.footnote else [])]
+    beyond = any(g.deadline is not None and g.deadline > scale.high for g in plot.groups)
+    foot = [
+        f"Latency, {scale_note(scale)}." + (" Deadlines beyond it stand at its edge." if beyond else ""),
+        *([plot.footnote] if plot.footnote else []),
+    ]
     small, small_height = footer(foot, 8, bottom + 38, width - 16)
     canvas = Canvas(plot.name, width, bottom + 40 + small_height, plot.title, f"{plot.description} {foot[0]}")
     canvas.add(key, x_axis(scale, top, bottom, time_text, most=4 if narrow else 8))
@@ -103,7 +108,7 @@ def _scale(groups: Sequence[Group], left: float, right: float) -> Scale:
 def _room(groups: Sequence[Group], highest: float) -> float:
     """Pixels kept free at the far end for the figures behind the bars and for deadlines off the scale."""
     off_scale = any(g.deadline is not None and highest and g.deadline > 3 * highest for g in groups)
-    return 160.0 if off_scale else 62.0
+    return 124.0 if off_scale else 62.0
 
 
 def _height(group: Group, narrow: bool) -> float:
@@ -145,6 +150,7 @@ def _bar(canvas: Canvas, group: Group, bar: Bar, scale: Scale, y: float) -> tupl
     end = scale(bar.value)
     colour = "alarm" if bar.alarm else bar.colour
     attributes = paint(stroke=colour) | {"stroke_width": 1.5} if bar.hollow else paint(fill=colour)
+    attributes["fill_opacity"] = bar.opacity if bar.opacity < 1 else None
     shape = el("rect", x=scale.start, y=y, width=max(end - scale.start, 1.0), height=BAR, rx=1.5, **attributes)
     marks = [line(scale(v), y + 1, scale(v), y + BAR - 1, "ground", width=1.6) for _, v in bar.ticks]
     shown = f"{bar.mark} {time_text(bar.value)}".strip() + (" !" if bar.alarm else "")
@@ -161,7 +167,7 @@ def _deadline(scale: Scale, top: float, bottom: float, group: Group) -> Markup:
         # Off the scale: an arrow at the edge, at the shortest bar's height there is most room for its words.
         middle = (top + bottom) / 2
         arrow = el("path", d=f"M{scale.end - 6:.1f} {middle - 5:.1f}v10l7 -5z", **paint(fill="deadline"))
-        shown = f"deadline {time_text(deadline)}"
+        shown = time_text(deadline)
         return tip(words, label(scale.end - 11, middle + 4, shown, size=11, anchor="end", halo=True), arrow)
     x = scale(deadline)
     marker = el("path", d=f"M{x - 4.5:.1f} {top - 7:.1f}h9l-4.5 6z", **paint(fill="deadline"))

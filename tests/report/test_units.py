@@ -1,0 +1,69 @@
+"""Quantities for people, scales and text that fits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timebound.report.svg import Scale, fit, text_width, value_scale, wrap
+from timebound.report.units import bytes_text, count_text, rate_text, share_text, time_text
+
+
+@pytest.mark.parametrize(
+    ("us", "shown"),
+    [
+        (None, "–"),
+        (0, "0 us"),
+        (0.85, "850 ns"),
+        (123.04, "123 us"),
+        (999.6, "1 ms"),
+        (1363.44, "1.36 ms"),
+        (15_000, "15 ms"),
+        (2_500_000, "2.5 s"),
+        (-6000, "−6 ms"),
+    ],
+)
+def test_times(us: float | None, shown: str) -> None:
+    assert time_text(us) == shown
+
+
+def test_other_quantities() -> None:
+    assert rate_text(10_000_000) == "10 Mbit/s"
+    assert bytes_text(12288) == "12 KiB"
+    assert bytes_text(0) == "0 B"
+    assert (share_text(0.28), share_text(0.004), share_text(1.69), share_text(0)) == ("28 %", "0.4 %", "169 %", "0 %")
+    assert count_text(12345) == "12\u202f345"
+
+
+@given(st.floats(1e-3, 1e12), st.floats(1e-3, 1e12))
+def test_the_larger_time_never_reads_as_the_smaller(a: float, b: float) -> None:
+    def value(us: float) -> float:
+        number, unit = time_text(us).split(" ")
+        return float(number) * {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}[unit]
+
+    assert (value(a) <= value(b) * 1.0000001) or a >= b
+    assert value(a) == pytest.approx(a, rel=0.006)
+
+
+@given(st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20), st.integers(2, 12))
+def test_scales_keep_values_inside_and_ticks_in_order(values: list[float], most: int) -> None:
+    scale = value_scale(values, 10, 500, room=0.1)
+    assert all(10 <= scale(v) <= 500 for v in values)
+    assert max(map(scale, values)) <= 500 - 0.1 * 490 + 1 or scale.log
+    ticks = scale.ticks(most)
+    assert ticks == sorted(set(ticks)) and len(ticks) <= most + 2
+    assert all(scale.low * 0.999 <= tick <= scale.high * 1.001 for tick in ticks)
+
+
+def test_a_wide_range_becomes_logarithmic_and_a_narrow_one_starts_at_zero() -> None:
+    assert value_scale([1, 1000], 0, 1).log
+    linear = value_scale([10, 100], 0, 1)
+    assert not linear.log and linear.low == 0
+    assert Scale(0, 0, 5, 9)(3) == 5
+
+
+@given(st.text(max_size=60), st.floats(20, 300))
+def test_text_fits(text: str, width: float) -> None:
+    assert text_width(fit(text, width, 12), 12) <= max(width, text_width("…", 12))
+    assert all(text_width(line, 12) <= max(width, text_width("…", 12)) for line in wrap(text, width, 12))
