@@ -1,5 +1,6 @@
 //! Cases whose answers are known in closed form (timing.md, "Vectors with known answers").
 
+#[path = "../../fabric/tests/common/mod.rs"]
 mod common;
 use common::{TICKS, direction, host, link, network, stream, switch};
 use timebound_model::declaration::ReleaseDecl;

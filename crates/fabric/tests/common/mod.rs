@@ -1,5 +1,7 @@
-//! Small networks for tests.
+//! Small networks for the tests of the fabric and of the simulator.
 #![allow(dead_code, reason = "every test file uses its own part of this")]
+
+pub(crate) mod random;
 
 use std::sync::Arc;
 use timebound_model::declaration::{

@@ -1,0 +1,266 @@
+//! One port: disciplines, buffers, links, changes.
+
+mod common;
+use common::{TICKS, direction, host, link, network};
+use proptest::prelude::*;
+use std::sync::Arc;
+use timebound_fabric::{Change, DropReason, Fabric, Frame, NO_STREAM, Route, Sink, loss_verdicts};
+use timebound_model::declaration::{DirectionDecl, JitterDecl, JitterDistribution, LossDecl, QueueDecl};
+use timebound_model::{Class, LinkId, Network, NodeId, PortId, Rate, Span, Time, WireBytes};
+
+const OUT: PortId = PortId(0);
+const SOURCE: NodeId = NodeId(0);
+
+fn wire(direction: DirectionDecl) -> Arc<Network> {
+    network(
+        vec![host("a"), host("b")],
+        vec![link("a", "b", direction)],
+        vec![],
+    )
+}
+
+fn frame(tag: u64, class: u8, bytes: u32) -> Frame {
+    let route = Route::Unicast(NodeId(1));
+    Frame {
+        handle: 0,
+        wire: WireBytes(bytes),
+        class: Class(class),
+        route,
+        stream: NO_STREAM,
+        tag,
+    }
+}
+
+#[derive(Default)]
+struct Log {
+    /// (Tag, started, ended).
+    sent: Vec<(u64, u64, u64)>,
+    /// (Tag, arrival, damaged).
+    delivered: Vec<(u64, u64, bool)>,
+    dropped: Vec<(u64, DropReason)>,
+}
+
+impl Sink for Log {
+    const TRANSMISSIONS: bool = true;
+    fn delivered(&mut self, at: Time, _: NodeId, _: u32, frame: &Frame, damaged: bool) {
+        self.delivered.push((frame.tag, at.0, damaged));
+    }
+    fn dropped(&mut self, _: Time, _: Option<PortId>, frame: &Frame, reason: DropReason) {
+        self.dropped.push((frame.tag, reason));
+    }
+    fn copied(&mut self, _: u32, _: u32) {}
+    fn transmitted(&mut self, _: PortId, started: Time, ended: Time, frame: &Frame) {
+        self.sent.push((frame.tag, started.0, ended.0));
+    }
+}
+
+fn run(network: &Arc<Network>, changes: &[(u64, Change)], frames: &[(u64, u8, u32)]) -> Log {
+    let mut fabric = Fabric::new(Arc::clone(network), 7);
+    for (at, change) in changes {
+        fabric.schedule(Time(*at), change.clone());
+    }
+    for (tag, (at, class, bytes)) in (0u64..).zip(frames) {
+        fabric.ingress(Time(*at), SOURCE, frame(tag, *class, *bytes));
+    }
+    let mut log = Log::default();
+    fabric.advance(Time::MAX, &mut log);
+    log
+}
+
+proptest! {
+    #[test]
+    fn strict_priority_never_serves_a_lower_class_while_a_higher_waits(
+        mut frames in proptest::collection::vec((0u64..20_000, 0u8..8, 84u32..1_538), 1..60)
+    ) {
+        frames.sort_by_key(|frame| frame.0);
+        let log = run(&wire(direction(TICKS, 0)), &[], &frames);
+        prop_assert_eq!(log.sent.len(), frames.len());
+        let mut free_at = None;
+        for (position, &(tag, started, ended)) in log.sent.iter().enumerate() {
+            let class = frames[tag as usize].1;
+            for &(other, _, _) in &log.sent[position + 1..] {
+                let (entered, other_class, _) = frames[other as usize];
+                // At the very start of a busy period the first to come is served at once.
+                let waited = entered < started || (entered == started && free_at == Some(started));
+                prop_assert!(!(waited && other_class > class), "{other} waited for {tag}");
+                prop_assert!(!(waited && other_class == class && other < tag), "{other} came before {tag}");
+            }
+            // Work conserving: it starts when it enters or when the port gets free.
+            prop_assert!(started == frames[tag as usize].0 || free_at == Some(started));
+            free_at = Some(ended);
+        }
+    }
+
+    #[test]
+    fn fifo_ignores_classes(mut frames in proptest::collection::vec((0u64..20_000, 0u8..8, 84u32..1_538), 1..60)) {
+        frames.sort_by_key(|frame| frame.0);
+        let log = run(&wire(DirectionDecl { queue: QueueDecl::Fifo, ..direction(TICKS, 0) }), &[], &frames);
+        prop_assert!(log.sent.iter().map(|sent| sent.0).eq(0..frames.len() as u64));
+    }
+
+    #[test]
+    fn deficit_round_robin_shares_by_quanta(quanta_bytes in proptest::array::uniform8(1u32..4_000), bytes in proptest::array::uniform8(84u32..1_538)) {
+        // All classes always wait: each gets its share, give or take a quantum and a frame per round of service.
+        let queue = QueueDecl::Drr { quanta_bytes };
+        let frames: Vec<(u64, u8, u32)> =
+            (0..1_600usize).map(|index| (0, (index % 8) as u8, bytes[index % 8])).collect();
+        let log = run(&wire(DirectionDecl { queue, ..direction(TICKS, 0) }), &[], &frames);
+        let mut served = [0u64; 8];
+        let mut left = [200; 8];
+        for &(tag, _, _) in &log.sent {
+            let class = (tag % 8) as usize;
+            served[class] += u64::from(bytes[class]);
+            left[class] -= 1;
+            if left[class] == 0 {
+                break;
+            }
+        }
+        // Shreedhar and Varghese 1996, lemma 2: |served / quantum - rounds| stays below 1 + largest frame / quantum.
+        let rounds = |class: usize| served[class] as f64 / f64::from(quanta_bytes[class]);
+        let slack = |class: usize| 1.0 + f64::from(bytes[class]) / f64::from(quanta_bytes[class]);
+        for one in 0..8 {
+            for other in 0..8 {
+                let apart = (rounds(one) - rounds(other)).abs();
+                prop_assert!(apart <= slack(one) + slack(other), "classes {one} and {other}: {apart} rounds apart");
+            }
+        }
+    }
+
+    #[test]
+    fn the_buffer_drops_the_tail(buffer_bytes in 0u64..5_000, sizes in proptest::collection::vec(84u32..1_538, 1..30)) {
+        let frames: Vec<(u64, u8, u32)> = sizes.iter().map(|bytes| (0, 0, *bytes)).collect();
+        let log = run(&wire(DirectionDecl { buffer_bytes, ..direction(TICKS, 0) }), &[], &frames);
+        let mut waiting = 0;
+        let mut dropped = Vec::new();
+        for (tag, bytes) in (0u64..).zip(&sizes).skip(1) {
+            if waiting + u64::from(*bytes) > buffer_bytes {
+                dropped.push((tag, DropReason::Buffer));
+            } else {
+                waiting += u64::from(*bytes);
+            }
+        }
+        prop_assert_eq!(log.dropped, dropped);
+    }
+}
+
+#[test]
+fn late_stamps_enter_after_the_time_reached() {
+    let network = wire(direction(TICKS, 0));
+    let mut fabric = Fabric::new(network, 1);
+    let mut log = Log::default();
+    assert_eq!(
+        fabric.ingress(Time(0), SOURCE, frame(0, 0, 100)),
+        Time(0),
+        "nothing has happened yet"
+    );
+    fabric.advance(Time(50), &mut log);
+    assert_eq!(fabric.next_timeout(), Some(Time(100)));
+    assert_eq!(fabric.ingress(Time(50), SOURCE, frame(1, 0, 100)), Time(51));
+    assert_eq!(fabric.ingress(Time(20), SOURCE, frame(2, 0, 100)), Time(51));
+    assert_eq!(fabric.ingress(Time(51), SOURCE, frame(3, 0, 100)), Time(51));
+    assert_eq!(fabric.next_timeout(), Some(Time(51)));
+    fabric.advance(Time::MAX, &mut log);
+    assert_eq!(
+        log.delivered,
+        [(0, 100, false), (1, 200, false), (2, 300, false), (3, 400, false)]
+    );
+}
+
+#[test]
+fn changes_take_effect_at_their_time() {
+    let network = wire(direction(TICKS, 10));
+    let changes = [
+        (100, Change::Rate(OUT, Rate(TICKS / 2))),
+        (400, Change::Propagation(OUT, Span(1_000))),
+        (2_000, Change::LinkDown(LinkId(0))),
+        (2_500, Change::LinkUp(LinkId(0))),
+    ];
+    let frames = [
+        (0, 0, 100),
+        (0, 0, 100),
+        (350, 0, 100),
+        (1_900, 0, 100),
+        (2_450, 0, 100),
+        (3_000, 0, 100),
+    ];
+    let log = run(&network, &changes, &frames);
+    // The first still at the old rate; the second starts at 100, when the change comes first; the third ends at 550.
+    assert_eq!(
+        log.delivered,
+        [
+            (0, 110, false),
+            (1, 310, false),
+            (2, 1_550, false),
+            (5, 4_200, false)
+        ]
+    );
+    assert_eq!(
+        log.dropped,
+        [(3, DropReason::Outage), (4, DropReason::Outage)],
+        "any part under an outage is lost"
+    );
+}
+
+#[test]
+fn losses_are_exactly_the_seeded_verdicts() {
+    let mut way = direction(TICKS, 0);
+    way.impairments.loss = Some(LossDecl::Bernoulli { probability: 0.3 });
+    way.impairments.duplication = 0.2;
+    let network = wire(way);
+    let frames: Vec<(u64, u8, u32)> = (0..500)
+        .map(|index| (index * 10, (index % 8) as u8, 84))
+        .collect();
+    let log = run(&network, &[], &frames);
+    let lost: Vec<u64> = log.dropped.iter().map(|drop| drop.0).collect();
+    let verdicts = loss_verdicts(&network, 7, OUT, frames.len());
+    let expected: Vec<u64> = log
+        .sent
+        .iter()
+        .zip(&verdicts)
+        .filter(|(_, lost)| **lost)
+        .map(|(sent, _)| sent.0)
+        .collect();
+    assert_eq!(lost, expected);
+    assert!((100..200).contains(&lost.len()));
+    assert_ne!(verdicts, loss_verdicts(&network, 8, OUT, frames.len()));
+    assert_ne!(
+        verdicts,
+        loss_verdicts(&network, 7, PortId(1), frames.len()),
+        "directions draw apart"
+    );
+}
+
+#[test]
+fn jitter_keeps_the_order_unless_it_may_not() {
+    for reorder in [false, true] {
+        let mut way = direction(TICKS, 100);
+        way.impairments.jitter = Some(JitterDecl {
+            distribution: JitterDistribution::Uniform { max_ns: 5_000 },
+            reorder,
+        });
+        let frames: Vec<(u64, u8, u32)> = (0..300).map(|index| (index * 100, 0, 84)).collect();
+        let log = run(&wire(way), &[], &frames);
+        let in_order = log.delivered.iter().map(|delivered| delivered.0).is_sorted();
+        assert_eq!(in_order, !reorder);
+        assert!(log.delivered.iter().map(|delivered| delivered.1).is_sorted());
+        for (tag, at, _) in log.delivered {
+            let least = tag * 100 + 84 + 100;
+            assert!((least..=least + 5_000).contains(&at), "{tag} arrived at {at}");
+        }
+    }
+}
+
+#[test]
+fn corruption_damages_or_drops() {
+    for drops in [false, true] {
+        let mut way = direction(TICKS, 0);
+        (way.impairments.corruption, way.impairments.corruption_drops) = (0.5, drops);
+        let frames: Vec<(u64, u8, u32)> = (0..200).map(|index| (index * 100, 0, 84)).collect();
+        let log = run(&wire(way), &[], &frames);
+        let damaged = log.delivered.iter().filter(|delivered| delivered.2).count();
+        let hit = if drops { log.dropped.len() } else { damaged };
+        assert!((70..130).contains(&hit), "{hit}");
+        assert_eq!(damaged == 0, drops);
+        assert_eq!(log.dropped.is_empty(), !drops);
+    }
+}
