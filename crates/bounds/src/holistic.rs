@@ -20,10 +20,10 @@ use crate::cause::{self, Cause, Causes, Kind};
 use crate::layout::{Layout, NONE};
 use crate::options::Options;
 use crate::order;
-use crate::port::{Class, Effort, HORIZON};
+use crate::port::{self, Class, Effort, HORIZON};
 use crate::report;
 use crate::result::{Analysis, Utilisation};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use timebound_model::{Discipline, Network};
 
 /// Worst-case latency bounds by the safe holistic approach.
@@ -93,7 +93,7 @@ impl<'a> Propagation<'a> {
             let slot = self.layout.slot_of[hop] as usize;
             let parent = self.layout.slots[slot].parent;
             if parent == NONE {
-                let jitter = self.layout.demands[slot].jitter;
+                let jitter = self.layout.demands[slot].jitter();
                 self.arrive(slot, jitter);
             } else {
                 self.depart(parent as usize, slot);
@@ -113,7 +113,11 @@ impl<'a> Propagation<'a> {
             }
             _ => {}
         }
-        let load = Utilisation::of(self.layout.demands_down_to(level).iter().copied());
+        let demands = self.layout.demands_down_to(level);
+        if port::surely_fits(demands) {
+            return None;
+        }
+        let load = Utilisation::of(demands);
         load.is_exhausted()
             .then(|| cause::overloaded(self.network, level, load))
     }
@@ -127,7 +131,11 @@ impl<'a> Propagation<'a> {
             }
         }
         for slot in self.layout.slots.iter().filter(|slot| slot.parent != NONE) {
-            inputs[slot.level as usize].push(self.layout.slots[slot.parent as usize].level);
+            let (reader, input) = (slot.level as usize, self.layout.slots[slot.parent as usize].level);
+            // Streams that come the same way are often neighbours.
+            if inputs[reader].last() != Some(&input) {
+                inputs[reader].push(input);
+            }
         }
         for list in &mut inputs {
             list.sort_unstable();
@@ -242,16 +250,17 @@ impl<'a> Propagation<'a> {
         let Some(responses) = class.responses(&mut self.effort) else {
             return false;
         };
-        let mut known: BTreeMap<u64, u64> = BTreeMap::new();
+        // Few sizes in a class: sorted and searched.
+        let mut known: Vec<(u64, u64)> = Vec::new();
         for slot in level.start..level.end {
             let own = self.layout.slots[slot].own;
-            let response = match known.get(&own) {
-                Some(response) => *response,
-                None => {
+            let response = match known.binary_search_by_key(&own, |(own, _)| *own) {
+                Ok(place) => known[place].1,
+                Err(place) => {
                     let Some(response) = responses.of(own) else {
                         return false;
                     };
-                    known.insert(own, response);
+                    known.insert(place, (own, response));
                     response
                 }
             };
@@ -296,7 +305,8 @@ impl<'a> Propagation<'a> {
         }
         let news = self.latest[slot] != latest;
         self.latest[slot] = latest;
-        self.layout.demands[slot].jitter = latest.saturating_sub(self.layout.slots[slot].earliest);
+        let jitter = latest.saturating_sub(self.layout.slots[slot].earliest);
+        self.layout.demands[slot].set_jitter(jitter);
         news
     }
 }

@@ -177,14 +177,7 @@ impl Layout {
             traversal: 0,
         };
         self.slots = vec![blank; self.slot_of.len()];
-        self.demands = vec![
-            Demand {
-                period: 1,
-                jitter: 0,
-                weight: 0
-            };
-            self.slot_of.len()
-        ];
+        self.demands = vec![Demand::new(1, 0, 0); self.slot_of.len()];
         let mut next = starts;
         for (flow, index) in self.flows.iter().zip(0u32..) {
             let stream = &network.streams[flow.stream.index()];
@@ -201,11 +194,7 @@ impl Layout {
                 self.slots[slot].level = level_of[place];
                 self.slots[slot].own = own;
                 let weight = own.saturating_mul(flow.multiplicity);
-                self.demands[slot] = Demand {
-                    period: flow.period,
-                    jitter: 0,
-                    weight,
-                };
+                self.demands[slot] = Demand::new(flow.period, weight, 0);
             }
         }
     }
@@ -241,7 +230,7 @@ impl Layout {
             for (position, hop) in stream.tree.hops.iter().enumerate() {
                 let slot = self.slot_of[flow.first_hop + position] as usize;
                 let Some(parent) = hop.parent else {
-                    self.demands[slot].jitter = flow.jitter;
+                    self.demands[slot].set_jitter(flow.jitter);
                     continue;
                 };
                 let parent = self.slot_of[flow.first_hop + parent as usize];

@@ -116,7 +116,7 @@ fn hop_result(
         port,
         name: names[port.index()].clone(),
         response: Span(pass.response[slot]),
-        jitter_in: Span(pass.layout.demands[slot].jitter),
+        jitter_in: Span(pass.layout.demands[slot].jitter()),
         traversal,
     }
 }
@@ -125,13 +125,8 @@ fn port_result(pass: &mut Propagation<'_>, id: PortId, name: &str) -> PortResult
     let levels = pass.layout.ports[id.index()].levels.clone();
     let lowest = levels.clone().next_back();
     let utilisation = match lowest {
-        Some(lowest) => Utilisation::of(
-            pass.layout
-                .demands_down_to(&pass.layout.levels[lowest])
-                .iter()
-                .copied(),
-        ),
-        None => Utilisation::of(std::iter::empty()),
+        Some(lowest) => Utilisation::of(pass.layout.demands_down_to(&pass.layout.levels[lowest])),
+        None => Utilisation::of(&[]),
     };
     let reason = port_reason(pass, id, lowest);
     let backlog_bytes = if reason.is_none() {

@@ -9,10 +9,10 @@ const FALLBACK: u128 = 1_000_000_000_000_000;
 
 impl Utilisation {
     /// The sum of weight over period.
-    pub(crate) fn of(demands: impl Iterator<Item = Demand> + Clone) -> Self {
+    pub(crate) fn of(demands: &[Demand]) -> Self {
         let mut by_period: BTreeMap<u64, u128> = BTreeMap::new();
         for demand in demands {
-            *by_period.entry(demand.period).or_default() += u128::from(demand.weight);
+            *by_period.entry(demand.period()).or_default() += u128::from(demand.weight());
         }
         let (numerator, denominator) = exact(&by_period).unwrap_or_else(|| rounded_up(&by_period));
         Self {
@@ -81,11 +81,11 @@ mod tests {
     use super::*;
 
     fn of(pairs: &[(u64, u64)]) -> Utilisation {
-        Utilisation::of(pairs.iter().map(|&(weight, period)| Demand {
-            period,
-            jitter: 0,
-            weight,
-        }))
+        let demands: Vec<Demand> = pairs
+            .iter()
+            .map(|&(weight, period)| Demand::new(period, weight, 0))
+            .collect();
+        Utilisation::of(&demands)
     }
 
     #[test]
