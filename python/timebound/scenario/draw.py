@@ -144,7 +144,7 @@ def text(scenario: Scenario) -> str:
     for node in sorted(scenario.nodes, key=lambda node: node.kind == "host"):
         rows = [(other, how) for other, how in neighbours[node.name] if frozenset((node.name, other)) not in shown]
         shown.update(frozenset((node.name, other)) for other, _ in rows)
-        if not rows and (neighbours[node.name] or node.kind != "host"):
+        if not rows and neighbours[node.name]:
             continue
         delay = "" if node.kind != "switch" else f" ({_switching(node)})"
         lines.append(f"{node.name} [{node.kind}]{delay}" + ("" if rows else ": no link"))

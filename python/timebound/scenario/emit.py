@@ -37,12 +37,12 @@ def to_yaml(scenario: Scenario) -> str:
         ("reading", scenario.reading),
     ):
         if text:
-            lines.append(f"{key}: {_flow(text)}")
+            lines.append(f"{key}: {flow_style(text)}")
     lines += ["network:", "  nodes:"]
-    lines += [f"    {_flow(node.name)}: {_flow(_node(node))}" for node in scenario.nodes]
+    lines += [f"    {flow_style(node.name)}: {flow_style(_node(node))}" for node in scenario.nodes]
     lines += _list("  links", (_link(link) for link in scenario.links), "  ")
     lines += _list("flows", (_flow_entry(flow) for flow in scenario.flows))
-    lines.append(f"stack: {_flow(_stack(scenario.stack))}")
+    lines.append(f"stack: {flow_style(_stack(scenario.stack))}")
     lines += _list("background", (_background(item) for item in scenario.background))
     lines += _events(scenario)
     run = scenario.run
@@ -55,16 +55,16 @@ def to_yaml(scenario: Scenario) -> str:
         "simulate": {"duration": format_time(run.simulate.duration_ns), "search": run.simulate.evaluations},
         "precision": {"lateness-p99": format_time(run.lateness_p99_ns)},
     }.items():
-        lines.append(f"  {key}: {_flow(value)}")
+        lines.append(f"  {key}: {flow_style(value)}")
     return "\n".join(lines) + "\n"
 
 
 def _list(key: str, items: Iterable[Mapping[str, Any]], indent: str = "") -> list[str]:
-    lines = [f"{indent}  - {_flow(item)}" for item in items]
+    lines = [f"{indent}  - {flow_style(item)}" for item in items]
     return [f"{key}:", *lines] if lines else []
 
 
-def _flow(value: Any) -> str:
+def flow_style(value: Any) -> str:
     """A value in YAML's flow style."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -76,8 +76,8 @@ def _flow(value: Any) -> str:
         quoted = json.dumps(value, ensure_ascii=False)
         return re.sub(r"[^\x20-\x7e\xa0-\ud7ff]", lambda match: f"\\U{ord(match[0]):08x}", quoted)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
-    return "[" + ", ".join(_flow(item) for item in value) + "]"
+        return "{" + ", ".join(f"{flow_style(key)}: {flow_style(inner)}" for key, inner in value.items()) + "}"
+    return "[" + ", ".join(flow_style(item) for item in value) + "]"
 
 
 def _node(node: Node) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def _events(scenario: Scenario) -> list[str]:
             time, seen = event.at_ns, set()
         if event.target not in seen:
             seen.add(event.target)
-            lines.append(f"    {_flow(event.target)}: {_flow(_event(event, scenario.links[event.link]))}")
+            lines.append(f"    {flow_style(event.target)}: {flow_style(_event(event, scenario.links[event.link]))}")
     return lines
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -20,7 +22,7 @@ from timebound.scenario.resolve_flows import FlowResolver, resolve_stack
 from timebound.scenario.resolve_network import resolve_network
 from timebound.scenario.resolve_run import resolve_background, resolve_events, resolve_run
 from timebound.scenario.sources import read
-from timebound.scenario.tree import Path, Sources, decode, dotted, to_plain
+from timebound.scenario.tree import Path, Sources, TooManyProblemsError, decode, dotted, to_plain
 
 TEXT = "<text>"
 
@@ -44,10 +46,23 @@ def load(source: str | bytes | os.PathLike[str], overrides: Mapping[str, object]
         label = os.fspath(source)
         file = find_file(label)
     if not sources.problems:
-        scenario = _load(text, file, label, overrides or {}, sources)
-        if scenario is not None:
-            return scenario
+        with contextlib.suppress(TooManyProblemsError), _without_collection():
+            scenario = _load(text, file, label, overrides or {}, sources)
+            if scenario is not None:
+                return scenario
     raise ScenarioError(_ordered(sources))
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """A large tree without cycles grows here; searching it for garbage again and again takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _ordered(sources: Sources) -> list[Problem]:

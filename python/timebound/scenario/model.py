@@ -37,7 +37,7 @@ class Program:
     ready_port: int | None = None
     """TCP port that accepts connections once the program is ready."""
     start_ns: int = 0
-    """Start, counted from the start of the measured part of the run."""
+    """Start, counted from the start of the run (its warm-up included)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,8 @@ MOST_LINKS = 100_000
 _BUILT_IN = shape.Conditions.model_construct(
     rate=100_000_000, delay=0, queue=shape.Queue(), buffer=262_144, corruption_drops=False
 )
-"""What a link has where neither it nor the defaults say: 100 Mbit/s, no delay, strict priority, 256 KiB."""
+BUILT_IN_TEXT = "100 Mbit/s, no delay, strict priority, a buffer of 256 KiB"
+"""What a link has where neither it nor the defaults say (`_BUILT_IN` in words)."""
 
 _LINK_FIELDS = {
     "rate": "rate_bps",

@@ -59,16 +59,22 @@ class Broker(Shape):
     port: int = Field(default=1883, ge=1, le=65535, description="TCP port", examples=[1883])
 
 
+def _broker(value: Any) -> Any:
+    return {"node": value} if isinstance(value, str) else value
+
+
 def _brokers(value: Any) -> Any:
-    items = value if isinstance(value, list) else [value]
-    return [{"node": item} if isinstance(item, str) else item for item in items]
+    return value if isinstance(value, list) else [value]
+
+
+BrokerField = Annotated[Broker, Short(_broker, {"type": "string"})]
 
 
 class Mqtt(Shape):
     """MQTT over TCP. With several brokers each receiver is served by its nearest one (fewest links, ties by the order
     here), and a publisher sends one copy to every broker that serves one of its receivers."""
 
-    broker: Annotated[list[Broker], Short(_brokers, {"type": "string"}, {"type": "object"})] = Field(
+    broker: Annotated[list[BrokerField], Short(_brokers, {"type": "string"}, {"type": "object"})] = Field(
         min_length=1, description="broker or brokers", examples=["h5"]
     )
     version: Literal["5", "3.1.1"] = Field(default="5", description="version of the protocol", examples=["3.1.1"])
@@ -217,7 +223,7 @@ class ScenarioShape(Shape):
     background: list[Background] = Field(default_factory=list, description="other traffic")
     at: dict[str, dict[str, LinkChange]] = Field(
         default_factory=dict,
-        description="changes during the run, by time since its start and link",
+        description="changes during the run, by time since its start (warm-up included) and link",
         examples=[{"30 s": {"link s1-s4": {"loss": "30 %"}}}],
     )
     run: Run = Field(default_factory=Run, description="how it is run")

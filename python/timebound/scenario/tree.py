@@ -20,7 +20,7 @@ MOST_BYTES = 2_000_000
 MOST_NODES = 150_000
 DEEPEST = 40
 
-_PARSER: Any = getattr(yaml, "CParser", yaml.Loader)
+_PARSER: Any = yaml.cyaml.__dict__["CParser"] if yaml.__with_libyaml__ else yaml.Loader
 """libyaml's parser; where PyYAML was built without it the slower one of the same events."""
 
 
@@ -61,6 +61,13 @@ Tree = Scalar | Sequence | Mapping
 Path = tuple[str | int, ...]
 
 
+MOST_PROBLEMS = 500
+
+
+class TooManyProblemsError(Exception):
+    """`MOST_PROBLEMS` are recorded: nobody reads more at once, and looking for more takes time."""
+
+
 class Sources:
     """The texts that were read, for the offending lines of problems, and the problems found so far."""
 
@@ -74,7 +81,9 @@ class Sources:
         self.lines[file] = re.split("\r\n|[\r\n\x85\u2028\u2029]", text)
 
     def problem(self, place: Place, path: str, message: str, hint: str, *, warning: bool = False) -> None:
-        """Records a problem (or a warning) at a place."""
+        """Records a problem (or a warning) at a place; `TooManyProblemsError` once there are enough."""
+        if not warning and len(self.problems) >= MOST_PROBLEMS:
+            raise TooManyProblemsError
         lines = self.lines.get(place.file, [])
         source_line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
         (self.warnings if warning else self.problems).append(

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 LONGEST_NS = 1_000_000_000_000_000
 """Longest time (11.5 days), as in the model."""
@@ -28,7 +29,7 @@ class UnitError(ValueError):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """A kind of quantity: its name, units (each in the base unit), limits in the base unit and an example."""
 
@@ -60,7 +61,7 @@ def _scaled(base: int, prefixes: dict[str, int], units: dict[str, int]) -> dict[
 
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-_NUMBER = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?"
+_NUMBER = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"
 
 TIME = Kind(
     "time",
@@ -110,10 +111,16 @@ def parse(text: object, kind: Kind) -> Fraction:
 
     Raises `UnitError` for anything else than a number with one of the kind's units within its limits.
     """
-    number, unit = _split(_text(text, kind), kind)
+    return _parse(_text(text, kind), kind)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, kind: Kind) -> Fraction:
+    """Large files say the same few quantities again and again."""
+    number, unit = _split(text, kind)
     if unit is None:
-        raise _missing(str(text), kind)
-    return _limit(_value(number, unit, kind), str(text), kind)
+        raise _missing(text, kind)
+    return _limit(_value(number, unit, kind), text, kind)
 
 
 def parse_range(text: object, kind: Kind) -> tuple[Fraction, Fraction]:
@@ -188,7 +195,7 @@ def _split(text: str, kind: Kind) -> tuple[str, str | None]:
 def _value(number: str, unit: str, kind: Kind) -> Fraction:
     factor = kind.units.get(unit)
     if factor is None:
-        lowered = {known.lower(): known for known in kind.units if known.lower() != known}
+        lowered = {known.lower(): known for known in kind.units}
         close = lowered.get(unit.lower()) or _ALIASES.get((kind.name, unit.lower()))
         hint = f"did you mean {close!r}?" if close else f"units of a {kind.name}: {', '.join(kind.units)}"
         raise UnitError(f"{unit!r} is no unit of a {kind.name}", hint)
@@ -215,12 +222,13 @@ _ALIASES = {
 
 def _limit(value: Fraction, text: str, kind: Kind) -> Fraction:
     if value > kind.most or value < kind.least:
-        least, most = _limits(kind)
+        least, most = limits(kind)
         raise UnitError(f"{text!r} is out of range", f"write a {kind.name} from {least} to {most}")
     return value
 
 
-def _limits(kind: Kind) -> tuple[str, str]:
+def limits(kind: Kind) -> tuple[str, str]:
+    """The least and the greatest quantity of a kind, as text."""
     return {
         "time": ("0 s", "277 h"),
         "rate": ("100 bit/s", "10 Tbit/s"),

@@ -1,0 +1,125 @@
+"""Includes, parameters, overrides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scenario_helpers import NETWORK, flow, problems
+
+from timebound.scenario import ScenarioError, load
+
+BASE = f"{NETWORK}stack: {{udp: {{}}}}\n{flow('period: 10 ms')}"
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return folder / "main.yaml"
+
+
+def test_an_include_is_merged_and_the_including_file_wins(tmp_path: Path) -> None:
+    main = write(
+        tmp_path,
+        base=BASE + "run: {seed: 3, duration: 5 s}\n",
+        main="name: x\ninclude: base.yaml\nnetwork: {nodes: {h9: host}, links: [[h9, s1]]}\nrun: {seed: 4}\n",
+    )
+    loaded = load(main)
+    assert [node.name for node in loaded.nodes][-1] == "h9"
+    assert len(loaded.links) == 6
+    assert (loaded.run.seed, loaded.run.duration_ns, len(loaded.flows)) == (4, 5 * 10**9, 1)
+
+
+def test_an_include_may_depend_on_a_parameter(tmp_path: Path) -> None:
+    main = write(
+        tmp_path,
+        low="parameters: {n: 2}\n",
+        high="parameters: {n: 5}\n",
+        main="name: x\nparameters: {load: low}\ninclude: ['${load}.yaml']\n"
+        + BASE.replace("period", "count: ${n}, period"),
+    )
+    assert len(load(main).flows) == 2
+    assert len(load(main, {"load": "high"}).flows) == 5
+    assert len(load(main, {"parameters.load": "high", "n": 7}).flows) == 7
+
+
+def test_problems_of_an_included_file_name_that_file(tmp_path: Path) -> None:
+    main = write(
+        tmp_path, base="network: {nodes: {h1: hots}}\n", main="name: x\ninclude: base.yaml\nstack: {udp: {}}\n"
+    )
+    with pytest.raises(ScenarioError) as error:
+        load(main)
+    (problem,) = error.value.problems
+    assert (Path(problem.file).name, problem.line, problem.column) == ("base.yaml", 1, 23)
+
+
+def test_includes_in_a_circle_are_found(tmp_path: Path) -> None:
+    main = write(tmp_path, a="include: main.yaml\n", main="name: x\ninclude: a.yaml\n" + BASE)
+    with pytest.raises(ScenarioError) as error:
+        load(main)
+    assert "includes itself" in error.value.problems[0].message
+
+
+def test_a_missing_include_is_shown_where_it_is_named(tmp_path: Path) -> None:
+    main = write(tmp_path, main="name: x\ninclude: [gone.yaml]\n" + BASE)
+    with pytest.raises(ScenarioError) as error:
+        load(main)
+    assert (error.value.problems[0].line, error.value.problems[0].column) == (2, 11)
+
+
+TEXT = f"name: x\nparameters: {{n: 2, t: 10 ms}}\n{NETWORK}stack: {{udp: {{}}}}\n{flow('period: ${t}, count: ${n}')}"
+
+
+def test_parameters_are_put_in_without_quotes() -> None:
+    loaded = load(TEXT)
+    assert [f.period_ns for f in loaded.flows] == [10_000_000] * 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "seen"),
+    [
+        ("n", 3, lambda s: len(s.flows) == 3),
+        ("parameters.t", "7 ms", lambda s: s.flows[0].period_ns == 7_000_000),
+        ("flows.alpha.period", "9 ms", lambda s: s.flows[0].period_ns == 9_000_000),
+        ("flows.0.period", "9 ms", lambda s: s.flows[0].period_ns == 9_000_000),
+        ("flows.alpha.to", "[h2, h3]", lambda s: s.flows[0].receivers == ("h2", "h3")),
+        ("network.defaults.link.rate", "50 Mbit/s", lambda s: s.links[0].forward.rate_bps == 50_000_000),
+        ("network.links.s1-s4.loss", "1 %", lambda s: s.links[-1].forward.impairments.loss is not None),
+        ("network.links.h5-s4.rate", "1 Mbit/s", lambda s: s.links[3].forward.rate_bps == 1_000_000),
+        ("network.nodes.s4.delay", "1..2 us", lambda s: s.node("s4").switching_max_ns == 2_000),
+        ("run.seed", 9, lambda s: s.run.seed == 9),
+        ("run.simulate.search", "5", lambda s: s.run.simulate.evaluations == 5),
+        ("stack.udp.multicast", True, lambda s: s.stack.multicast),
+    ],
+)
+def test_anything_can_be_overridden(key: str, value: object, seen: object) -> None:
+    assert callable(seen)
+    assert not seen(load(TEXT))
+    assert seen(load(TEXT, {key: value}))
+
+
+def test_an_override_leaves_what_shares_an_anchor_alone() -> None:
+    text = TEXT + "  - &b {name: beta, from: h1, to: h5, size: 99 B, period: 1 s}\n  - {<<: *b, name: gamma}\n"
+    loaded = load(text, {"flows.beta.period": "2 s"})
+    assert [f.period_ns for f in loaded.flows[2:]] == [2 * 10**9, 10**9]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("flows.alpah.period", "9 ms", "nothing is called 'alpah'"),
+        ("flows.alpha.period", "9", "no unit"),
+        ("flows.alpha.periode", "9 ms", "unknown key 'periode'"),
+        ("run.seed", "[", "no valid YAML"),
+        ("run..seed", "1", "an empty name"),
+        ("flows.alpha.period.x", "1", "expected a time"),
+    ],
+)
+def test_a_wrong_override_is_a_problem_of_the_command_line(key: str, value: str, message: str) -> None:
+    (problem,) = [p for p in problems(TEXT, {key: value}) if message in p.message]
+    assert problem.hint
+
+
+def test_an_unknown_parameter_is_a_problem() -> None:
+    found = problems(TEXT.replace("${n}", "${m}"))
+    assert any(p.message == "unknown parameter 'm'" and "parameters" in p.hint for p in found)
