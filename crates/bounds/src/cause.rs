@@ -102,7 +102,7 @@ pub(crate) fn incomplete(network: &Network, id: PortId) -> Option<Cause> {
     let port = &network.ports[id.index()];
     let what = if port.impairments.loss.is_some() {
         "loses frames"
-    } else if port.impairments.is_lossy() {
+    } else if port.impairments.corruption > 0.0 {
         "corrupts frames"
     } else {
         return None;

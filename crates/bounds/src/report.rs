@@ -44,6 +44,10 @@ fn outcome(pass: &Propagation<'_>, id: StreamId, leaf: Leaf, names: &[String]) -
     let port_at = |hop: u32| tree.hops[hop as usize].port;
     let flows = &pass.layout.flows[pass.layout.flows_of[id.index()].clone()];
     let last_slot = |flow: &Flow| pass.layout.slot_of[flow.first_hop + leaf.hop as usize] as usize;
+    let end = |flow: &Flow| pass.latest[last_slot(flow)] + pass.response[last_slot(flow)];
+    let Some(slowest) = flows.iter().max_by_key(|flow| end(flow)) else {
+        return cause::undeclared(pass.network, port_at(path[0]), id).outcome();
+    };
     let cause = flows
         .iter()
         .map(|flow| departure_cause(pass, last_slot(flow)))
@@ -60,20 +64,13 @@ fn outcome(pass: &Propagation<'_>, id: StreamId, leaf: Leaf, names: &[String]) -
     let best_case = flows
         .iter()
         .map(|flow| earliest_at_leaf(pass, last_slot(flow)))
-        .min();
-    let slowest = flows
-        .iter()
-        .max_by_key(|flow| pass.latest[last_slot(flow)] + pass.response[last_slot(flow)]);
-    let (Some(best_case), Some(slowest)) = (best_case, slowest) else {
-        let first = port_at(path[0]);
-        return cause::undeclared(pass.network, first, id).outcome();
-    };
+        .min()
+        .unwrap_or_default();
     let hops: Vec<HopResult> = (0..path.len())
         .map(|position| hop_result(pass, slowest, &path, position, names))
         .collect();
     let crossed = crossing(&pass.network.ports[port_at(leaf.hop).index()]);
-    let end = Span(pass.latest[last_slot(slowest)] + pass.response[last_slot(slowest)]);
-    let from_nominal = end.saturating_add(crossed);
+    let from_nominal = Span(end(slowest)).saturating_add(crossed);
     Outcome::Bound {
         from_nominal,
         from_actual: from_nominal.saturating_sub(Span(slowest.jitter)),

@@ -6,24 +6,34 @@ use proptest::prelude::*;
 use support::Draws;
 use support::random::{Findings, builder, compare};
 
-/// A seeded sweep; `cargo test --test random_networks -- --nocapture` prints its tightness.
-#[test]
-fn a_sweep_of_random_networks() {
-    let mut draws = Draws(2_026);
+fn sweep(seed: u64, networks: usize) {
+    let mut draws = Draws(seed);
     let mut findings = Findings::default();
-    while findings.networks < 5_000 {
+    while findings.networks < networks {
         let builder = builder(&mut draws);
         compare(&builder, &mut draws, 12, &mut findings);
     }
     let mean = findings.ratios / findings.bounds as f64;
     println!(
-        "{} networks, {} bounds, mean bound over worst simulated {mean:.3}",
-        findings.networks, findings.bounds
+        "{networks} networks, {} bounds, mean bound over worst simulated {mean:.3}",
+        findings.bounds
     );
     assert!(
         mean < 2.0,
         "the bounds have become loose, or the runs tame: {mean}"
     );
+}
+
+/// `cargo test --test random_networks -- --nocapture` prints its tightness.
+#[test]
+fn a_sweep_of_random_networks() {
+    sweep(2_026, 3_000);
+}
+
+#[test]
+#[ignore = "takes a minute; cargo test --release --test random_networks -- --ignored"]
+fn a_long_sweep_of_random_networks() {
+    sweep(77, 100_000);
 }
 
 proptest! {

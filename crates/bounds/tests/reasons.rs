@@ -276,6 +276,41 @@ fn a_cycle_that_feeds_itself_has_no_bound() {
     }
 }
 
+/// A million million releases may come at once: too many to walk through one by one.
+#[test]
+fn a_jitter_of_a_million_million_periods_still_gets_a_bound() {
+    const JITTER: u64 = 1_000_000_000_000_000;
+    let analysis = analyse_alone(
+        &plain()
+            .stream("f", 5, ("a", &["z"]), (1_000, JITTER, &[400]))
+            .stream("g", 5, ("b", &["z"]), (999, 0, &[400])),
+    );
+    // All at once at the source, and at s again: the second time behind twice the jitter.
+    let (_, from_actual, _) = bound(leaf(&analysis, "f")).expect("a bound");
+    assert!(
+        (JITTER / 1_000 * 400..10 * JITTER).contains(&from_actual.0),
+        "{from_actual}"
+    );
+}
+
+#[test]
+fn delays_beyond_the_horizon_are_no_bound() {
+    let network = plain().stream("f", 5, ("a", &["z"]), (100, 0, &[10])).network();
+    let jitter_override = BTreeMap::from([(StreamId(0), Span::MAX)]);
+    let analysis = holistic(
+        &network,
+        &Options {
+            jitter_override,
+            ..Options::default()
+        },
+    );
+    assert!(
+        reason(&analysis, "f").contains("arrivals at port a->s are later than"),
+        "{}",
+        reason(&analysis, "f")
+    );
+}
+
 #[test]
 fn json_is_what_python_reads() {
     let analysis = analyse_alone(&plain().stream("f", 5, ("a", &["y"]), SHAPE).unbounded(
