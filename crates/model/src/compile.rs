@@ -1,12 +1,13 @@
 //! Declaration -> network. All errors are collected, each with the path of the offending part.
 
 use crate::declaration::{
-    ArrivalDecl, Declaration, DirectionDecl, ImpairmentsDecl, JitterDistribution, LossDecl, NodeKindDecl, QueueDecl,
-    ReleaseDecl, RoleDecl, StreamDecl,
+    ArrivalDecl, Declaration, DirectionDecl, ImpairmentsDecl, JitterDistribution, LossDecl, NodeKindDecl,
+    QueueDecl, ReleaseDecl, RoleDecl, StreamDecl,
 };
 use crate::ids::{LinkId, MediumId, NodeId, PortId};
 use crate::network::{
-    Arrival, Discipline, Hop, Impairments, Leaf, Link, Network, Node, NodeKind, Port, Release, Role, Stream, Tree,
+    Arrival, Discipline, Hop, Impairments, Leaf, Link, Network, Node, NodeKind, Port, Release, Role, Stream,
+    Tree,
 };
 use crate::routes::Routes;
 use crate::units::{Class, Rate, Span, Time, WireBytes};
@@ -43,11 +44,19 @@ struct Checker {
 
 impl Checker {
     fn error(&mut self, path: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) {
-        self.errors.push(CompileError { path: path.into(), message: message.into(), hint: hint.into() });
+        self.errors.push(CompileError {
+            path: path.into(),
+            message: message.into(),
+            hint: hint.into(),
+        });
     }
     fn time(&mut self, path: &str, nanos: u64) -> Span {
         if nanos > LONGEST {
-            self.error(path, format!("{nanos} ns is longer than {LONGEST} ns"), "state a time of at most 11 days");
+            self.error(
+                path,
+                format!("{nanos} ns is longer than {LONGEST} ns"),
+                "state a time of at most 11 days",
+            );
         }
         Span(nanos.min(LONGEST))
     }
@@ -63,7 +72,11 @@ impl Checker {
     }
     fn probability(&mut self, path: &str, value: f64) -> f64 {
         if !(0.0..=1.0).contains(&value) {
-            self.error(path, format!("{value} is no probability"), "state a share between 0 % and 100 %");
+            self.error(
+                path,
+                format!("{value} is no probability"),
+                "state a share between 0 % and 100 %",
+            );
             return 0.0;
         }
         value
@@ -84,32 +97,58 @@ pub fn compile(declaration: &Declaration) -> Result<Network, CompileErrors> {
     }
     let routes = Routes::compute(&nodes, &ports);
     let best_effort_frame = check.frame("best_effort_frame_bytes", declaration.best_effort_frame_bytes);
-    let mut network =
-        Network { nodes, ports, links, streams: Vec::new(), media, best_effort_frame, routes };
+    let mut network = Network {
+        nodes,
+        ports,
+        links,
+        streams: Vec::new(),
+        media,
+        best_effort_frame,
+        routes,
+    };
     let mut seen = BTreeSet::new();
     for (index, stream) in declaration.streams.iter().enumerate() {
         let path = format!("streams[{index}]");
         if !seen.insert(stream.name.as_str()) {
-            check.error(format!("{path}.name"), format!("duplicate stream {:?}", stream.name), "rename one of them");
+            check.error(
+                format!("{path}.name"),
+                format!("duplicate stream {:?}", stream.name),
+                "rename one of them",
+            );
         }
         if let Some(stream) = compile_stream(stream, &path, &network, &names, &mut check) {
             network.streams.push(stream);
         }
     }
-    if check.errors.is_empty() { Ok(network) } else { Err(CompileErrors(check.errors)) }
+    if check.errors.is_empty() {
+        Ok(network)
+    } else {
+        Err(CompileErrors(check.errors))
+    }
 }
 
-fn compile_nodes<'a>(declaration: &'a Declaration, check: &mut Checker) -> (Vec<Node>, BTreeMap<&'a str, NodeId>) {
+fn compile_nodes<'a>(
+    declaration: &'a Declaration,
+    check: &mut Checker,
+) -> (Vec<Node>, BTreeMap<&'a str, NodeId>) {
     let mut names = BTreeMap::new();
     let mut nodes = Vec::with_capacity(declaration.nodes.len());
     if declaration.nodes.len() > MOST_NODES {
-        check.error("nodes", format!("more than {MOST_NODES} nodes"), "split the network");
+        check.error(
+            "nodes",
+            format!("more than {MOST_NODES} nodes"),
+            "split the network",
+        );
         return (nodes, names);
     }
     for (index, node) in declaration.nodes.iter().enumerate() {
         let path = format!("nodes[{index}]");
         if names.insert(node.name.as_str(), NodeId::new(index)).is_some() {
-            check.error(format!("{path}.name"), format!("duplicate node {:?}", node.name), "rename one of them");
+            check.error(
+                format!("{path}.name"),
+                format!("duplicate node {:?}", node.name),
+                "rename one of them",
+            );
         }
         let switching_min = check.time(&format!("{path}.switching_min_ns"), node.switching_min_ns);
         let switching_max = check.time(&format!("{path}.switching_max_ns"), node.switching_max_ns);
@@ -150,18 +189,35 @@ fn compile_links(
         let mut end = |field: &str, name: &str| {
             let found = names.get(name).copied();
             if found.is_none() {
-                check.error(format!("{path}.{field}"), format!("unknown node {name:?}"), "declare it under network.nodes");
+                check.error(
+                    format!("{path}.{field}"),
+                    format!("unknown node {name:?}"),
+                    "declare it under network.nodes",
+                );
             }
             found
         };
-        let (Some(a), Some(b)) = (end("a", &link.a), end("b", &link.b)) else { continue };
+        let (Some(a), Some(b)) = (end("a", &link.a), end("b", &link.b)) else {
+            continue;
+        };
         if a == b {
-            check.error(path.as_str(), "a link from a node to itself", "name two different nodes");
+            check.error(
+                path.as_str(),
+                "a link from a node to itself",
+                "name two different nodes",
+            );
             continue;
         }
-        let segments = [a, b].into_iter().filter(|n| nodes[n.index()].kind == NodeKind::Segment).collect::<Vec<_>>();
+        let segments = [a, b]
+            .into_iter()
+            .filter(|n| nodes[n.index()].kind == NodeKind::Segment)
+            .collect::<Vec<_>>();
         if segments.len() == 2 {
-            check.error(path.as_str(), "two segments joined directly", "put a switch between two shared segments");
+            check.error(
+                path.as_str(),
+                "two segments joined directly",
+                "put a switch between two shared segments",
+            );
             continue;
         }
         let mut fresh = || {
@@ -175,11 +231,31 @@ fn compile_links(
         };
         let id = LinkId::new(links.len());
         let (out, back) = (PortId::new(ports.len()), PortId::new(ports.len() + 1));
-        ports.push(compile_port(&link.forward, &format!("{path}.forward"), (a, b), back, id, medium, check));
-        ports.push(compile_port(&link.backward, &format!("{path}.backward"), (b, a), out, id, medium, check));
+        ports.push(compile_port(
+            &link.forward,
+            &format!("{path}.forward"),
+            (a, b),
+            back,
+            id,
+            medium,
+            check,
+        ));
+        ports.push(compile_port(
+            &link.backward,
+            &format!("{path}.backward"),
+            (b, a),
+            out,
+            id,
+            medium,
+            check,
+        ));
         nodes[a.index()].ports.push(out);
         nodes[b.index()].ports.push(back);
-        links.push(Link { a, b, half_duplex: medium.is_some() });
+        links.push(Link {
+            a,
+            b,
+            half_duplex: medium.is_some(),
+        });
     }
     (links, ports, media)
 }
@@ -205,7 +281,11 @@ fn compile_port(
         QueueDecl::Fifo => Discipline::Fifo,
         QueueDecl::Drr { quanta_bytes } => {
             if quanta_bytes.contains(&0) {
-                check.error(format!("{path}.queue.quanta_bytes"), "a quantum of 0 bytes", "give every class a share");
+                check.error(
+                    format!("{path}.queue.quanta_bytes"),
+                    "a quantum of 0 bytes",
+                    "give every class a share",
+                );
             }
             Discipline::Drr(quanta_bytes.map(|q| q.max(1)))
         }
@@ -231,22 +311,38 @@ fn compile_port(
 pub fn compile_conditions(decl: &ImpairmentsDecl, path: &str) -> Result<Impairments, CompileErrors> {
     let mut check = Checker { errors: Vec::new() };
     let impairments = compile_impairments(decl, path, &mut check);
-    if check.errors.is_empty() { Ok(impairments) } else { Err(CompileErrors(check.errors)) }
+    if check.errors.is_empty() {
+        Ok(impairments)
+    } else {
+        Err(CompileErrors(check.errors))
+    }
 }
 
 fn compile_impairments(decl: &ImpairmentsDecl, path: &str, check: &mut Checker) -> Impairments {
     if let Some(jitter) = &decl.jitter {
         let (times, alpha) = match jitter.distribution {
             JitterDistribution::Uniform { max_ns } => (vec![max_ns], 1.0),
-            JitterDistribution::Normal { mean_ns, deviation_ns, max_ns } => (vec![mean_ns, deviation_ns, max_ns], 1.0),
-            JitterDistribution::Pareto { scale_ns, alpha, max_ns } => (vec![scale_ns, max_ns], alpha),
+            JitterDistribution::Normal {
+                mean_ns,
+                deviation_ns,
+                max_ns,
+            } => (vec![mean_ns, deviation_ns, max_ns], 1.0),
+            JitterDistribution::Pareto {
+                scale_ns,
+                alpha,
+                max_ns,
+            } => (vec![scale_ns, max_ns], alpha),
             JitterDistribution::Exponential { mean_ns, max_ns } => (vec![mean_ns, max_ns], 1.0),
         };
         for nanos in times {
             check.time(&format!("{path}.jitter.distribution"), nanos);
         }
         if !(alpha.is_finite() && alpha > 0.0) {
-            check.error(format!("{path}.jitter.distribution"), "the Pareto shape must be positive", "try alpha 3");
+            check.error(
+                format!("{path}.jitter.distribution"),
+                "the Pareto shape must be positive",
+                "try alpha 3",
+            );
         }
     }
     if let Some(loss) = &decl.loss {
@@ -255,7 +351,12 @@ fn compile_impairments(decl: &ImpairmentsDecl, path: &str, check: &mut Checker) 
             LossDecl::Bernoulli { probability } => {
                 check.probability(&path, probability);
             }
-            LossDecl::GilbertElliott { good_to_bad, bad_to_good, loss_in_good, loss_in_bad } => {
+            LossDecl::GilbertElliott {
+                good_to_bad,
+                bad_to_good,
+                loss_in_good,
+                loss_in_bad,
+            } => {
                 for value in [good_to_bad, bad_to_good, loss_in_good, loss_in_bad] {
                     check.probability(&path, value);
                 }
@@ -267,7 +368,11 @@ fn compile_impairments(decl: &ImpairmentsDecl, path: &str, check: &mut Checker) 
     sorted.sort_unstable();
     for (from, to) in sorted {
         if from >= to {
-            check.error(format!("{path}.outages"), "an outage that ends before it starts", "write it as from..to");
+            check.error(
+                format!("{path}.outages"),
+                "an outage that ends before it starts",
+                "write it as from..to",
+            );
         } else {
             match outages.last_mut() {
                 Some(last) if from <= last.1.0 => last.1 = last.1.max(Time(to)),
@@ -295,9 +400,17 @@ fn compile_stream(
     let errors_before = check.errors.len();
     let mut host = |field: String, name: &str| {
         match names.get(name).copied() {
-            None => check.error(field, format!("unknown node {name:?}"), "declare it under network.nodes"),
+            None => check.error(
+                field,
+                format!("unknown node {name:?}"),
+                "declare it under network.nodes",
+            ),
             Some(id) if network.nodes[id.index()].kind != NodeKind::Host => {
-                check.error(field, format!("{name:?} is no host"), "streams start and end at hosts");
+                check.error(
+                    field,
+                    format!("{name:?} is no host"),
+                    "streams start and end at hosts",
+                );
             }
             Some(id) => return Some(id),
         }
@@ -311,10 +424,18 @@ fn compile_stream(
         }
     }
     if decl.destinations.is_empty() {
-        check.error(format!("{path}.destinations"), "no destination", "name at least one receiver");
+        check.error(
+            format!("{path}.destinations"),
+            "no destination",
+            "name at least one receiver",
+        );
     }
     if decl.class > 7 {
-        check.error(format!("{path}.class"), format!("class {} does not exist", decl.class), "classes are 0 to 7");
+        check.error(
+            format!("{path}.class"),
+            format!("class {} does not exist", decl.class),
+            "classes are 0 to 7",
+        );
     }
     let arrival = compile_arrival(&decl.arrival, path, check);
     let release = compile_release(&decl.release, path, check);
@@ -342,23 +463,38 @@ fn compile_stream(
 
 fn compile_arrival(decl: &ArrivalDecl, path: &str, check: &mut Checker) -> Arrival {
     match decl {
-        ArrivalDecl::Periodic { period_ns, jitter_ns, frames_bytes } => {
+        ArrivalDecl::Periodic {
+            period_ns,
+            jitter_ns,
+            frames_bytes,
+        } => {
             if *period_ns == 0 {
-                check.error(format!("{path}.arrival.period_ns"), "a period of zero", "state the least time between releases");
+                check.error(
+                    format!("{path}.arrival.period_ns"),
+                    "a period of zero",
+                    "state the least time between releases",
+                );
             }
             if frames_bytes.is_empty() {
-                check.error(format!("{path}.arrival.frames_bytes"), "no frame", "a release sends at least one frame");
+                check.error(
+                    format!("{path}.arrival.frames_bytes"),
+                    "no frame",
+                    "a release sends at least one frame",
+                );
             }
             let at = format!("{path}.arrival.frames_bytes");
             Arrival::Periodic {
                 period: check.time(&format!("{path}.arrival.period_ns"), (*period_ns).max(1)),
                 jitter: check.time(&format!("{path}.arrival.jitter_ns"), *jitter_ns),
-                frames: frames_bytes.iter().map(|bytes| check.frame(&at, *bytes)).collect(),
+                frames: frames_bytes
+                    .iter()
+                    .map(|bytes| check.frame(&at, *bytes))
+                    .collect(),
             }
         }
-        ArrivalDecl::Unbounded { max_frame_bytes } => {
-            Arrival::Unbounded { max_frame: check.frame(&format!("{path}.arrival.max_frame_bytes"), *max_frame_bytes) }
-        }
+        ArrivalDecl::Unbounded { max_frame_bytes } => Arrival::Unbounded {
+            max_frame: check.frame(&format!("{path}.arrival.max_frame_bytes"), *max_frame_bytes),
+        },
     }
 }
 
@@ -366,27 +502,52 @@ fn compile_release(decl: &ReleaseDecl, path: &str, check: &mut Checker) -> Relea
     let at = format!("{path}.release");
     let gap = |check: &mut Checker, nanos: u64| {
         if nanos == 0 {
-            check.error(at.as_str(), "a gap of zero between releases", "state a positive gap");
+            check.error(
+                at.as_str(),
+                "a gap of zero between releases",
+                "state a positive gap",
+            );
         }
         check.time(&at, nanos.max(1))
     };
     match decl {
-        ReleaseDecl::Periodic { offset_ns } => Release::Periodic { offset: offset_ns.map(|n| check.time(&at, n)) },
-        ReleaseDecl::Sporadic { mean_extra_ns } => Release::Sporadic { mean_extra: check.time(&at, *mean_extra_ns) },
-        ReleaseDecl::Poisson { mean_gap_ns, frame_bytes } => {
-            Release::Poisson { mean_gap: gap(check, *mean_gap_ns), frame: check.frame(&at, *frame_bytes) }
-        }
-        ReleaseDecl::Constant { gap_ns, frame_bytes } => {
-            Release::Constant { gap: gap(check, *gap_ns), frame: check.frame(&at, *frame_bytes) }
-        }
-        ReleaseDecl::Burst { gap_ns, frames, frame_bytes } => {
-            Release::Burst { gap: gap(check, *gap_ns), frames: *frames, frame: check.frame(&at, *frame_bytes) }
-        }
-        ReleaseDecl::Trace { times_ns, frame_bytes } => {
+        ReleaseDecl::Periodic { offset_ns } => Release::Periodic {
+            offset: offset_ns.map(|n| check.time(&at, n)),
+        },
+        ReleaseDecl::Sporadic { mean_extra_ns } => Release::Sporadic {
+            mean_extra: check.time(&at, *mean_extra_ns),
+        },
+        ReleaseDecl::Poisson {
+            mean_gap_ns,
+            frame_bytes,
+        } => Release::Poisson {
+            mean_gap: gap(check, *mean_gap_ns),
+            frame: check.frame(&at, *frame_bytes),
+        },
+        ReleaseDecl::Constant { gap_ns, frame_bytes } => Release::Constant {
+            gap: gap(check, *gap_ns),
+            frame: check.frame(&at, *frame_bytes),
+        },
+        ReleaseDecl::Burst {
+            gap_ns,
+            frames,
+            frame_bytes,
+        } => Release::Burst {
+            gap: gap(check, *gap_ns),
+            frames: *frames,
+            frame: check.frame(&at, *frame_bytes),
+        },
+        ReleaseDecl::Trace {
+            times_ns,
+            frame_bytes,
+        } => {
             if !times_ns.is_sorted() {
                 check.error(at.as_str(), "the times of a trace are not in order", "sort them");
             }
-            Release::Trace { times: times_ns.iter().copied().map(Time).collect(), frame: check.frame(&at, *frame_bytes) }
+            Release::Trace {
+                times: times_ns.iter().copied().map(Time).collect(),
+                frame: check.frame(&at, *frame_bytes),
+            }
         }
         ReleaseDecl::Silent => Release::Silent,
     }
@@ -409,23 +570,41 @@ fn compile_tree(
         let place = format!("{path}.destinations[{index}]");
         let name = &network.nodes[destination.index()].name;
         if destination == source {
-            check.error(place, format!("{name:?} sends to itself"), "a receiver on the same host needs no network");
+            check.error(
+                place,
+                format!("{name:?} sends to itself"),
+                "a receiver on the same host needs no network",
+            );
             continue;
         }
         if !reached.insert(destination) {
-            check.error(place, format!("destination {name:?} twice"), "name every receiver once");
+            check.error(
+                place,
+                format!("destination {name:?} twice"),
+                "name every receiver once",
+            );
             continue;
         }
         let ports = match &decl.route {
             Some(routes) => explicit_route(routes.get(index), network, names, source, destination),
-            None => network.routes.path(&network.ports, source, destination).ok_or_else(|| {
-                (format!("{name:?} cannot be reached from {:?}", decl.source), "add the missing link".to_owned())
-            }),
+            None => network
+                .routes
+                .path(&network.ports, source, destination)
+                .ok_or_else(|| {
+                    (
+                        format!("{name:?} cannot be reached from {:?}", decl.source),
+                        "add the missing link".to_owned(),
+                    )
+                }),
         };
         let ports = match ports {
             Ok(ports) => ports,
             Err((message, hint)) => {
-                let place = if decl.route.is_some() { format!("{path}.route[{index}]") } else { place };
+                let place = if decl.route.is_some() {
+                    format!("{path}.route[{index}]")
+                } else {
+                    place
+                };
                 check.error(place, message, hint);
                 continue;
             }
@@ -446,7 +625,10 @@ fn compile_tree(
             parent = Some(hop);
         }
         if let Some(hop) = parent {
-            tree.leaves.push(Leaf { node: destination, hop });
+            tree.leaves.push(Leaf {
+                node: destination,
+                hop,
+            });
         }
     }
     tree
@@ -463,10 +645,17 @@ fn explicit_route(
     let route = route.ok_or_else(|| ("no route for this destination".to_owned(), hint()))?;
     let mut ids = Vec::new();
     for name in route {
-        ids.push(*names.get(name.as_str()).ok_or_else(|| (format!("unknown node {name:?} in the route"), hint()))?);
+        ids.push(
+            *names
+                .get(name.as_str())
+                .ok_or_else(|| (format!("unknown node {name:?} in the route"), hint()))?,
+        );
     }
     if ids.first() != Some(&source) || ids.last() != Some(&destination) {
-        return Err(("the route does not lead from the source to the destination".to_owned(), hint()));
+        return Err((
+            "the route does not lead from the source to the destination".to_owned(),
+            hint(),
+        ));
     }
     let mut seen = BTreeSet::new();
     let mut ports = Vec::new();
@@ -476,10 +665,16 @@ fn explicit_route(
             return Err((format!("the route visits {:?} twice", route[position]), hint()));
         }
         if position > 0 && network.nodes[from.index()].kind == NodeKind::Host {
-            return Err((format!("the route passes through the host {:?}", route[position]), hint()));
+            return Err((
+                format!("the route passes through the host {:?}", route[position]),
+                hint(),
+            ));
         }
         ports.push(network.port_between(from, to).ok_or_else(|| {
-            (format!("no link from {:?} to {:?}", route[position], route[position + 1]), hint())
+            (
+                format!("no link from {:?} to {:?}", route[position], route[position + 1]),
+                hint(),
+            )
         })?);
     }
     Ok(ports)

@@ -120,7 +120,11 @@ pub enum JitterDistribution {
     /// Uniform on `[0, max_ns]`.
     Uniform { max_ns: u64 },
     /// Normal, truncated to `[0, max_ns]`.
-    Normal { mean_ns: u64, deviation_ns: u64, max_ns: u64 },
+    Normal {
+        mean_ns: u64,
+        deviation_ns: u64,
+        max_ns: u64,
+    },
     /// Pareto with shape `alpha` and least value `scale_ns`, less `scale_ns`, truncated at `max_ns`.
     Pareto { scale_ns: u64, alpha: f64, max_ns: u64 },
     /// Exponential, truncated at `max_ns`.
@@ -130,10 +134,17 @@ pub enum JitterDistribution {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum LossDecl {
-    Bernoulli { probability: f64 },
+    Bernoulli {
+        probability: f64,
+    },
     /// Two states; per frame first the state may change, then the frame is lost with the state's probability
     /// (Gilbert 1960, Elliott 1963).
-    GilbertElliott { good_to_bad: f64, bad_to_good: f64, loss_in_good: f64, loss_in_bad: f64 },
+    GilbertElliott {
+        good_to_bad: f64,
+        bad_to_good: f64,
+        loss_in_good: f64,
+        loss_in_bad: f64,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,7 +179,11 @@ pub struct StreamDecl {
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum ArrivalDecl {
     /// At every period (or minimum inter-arrival) at most one burst of these frames, released up to `jitter_ns` late.
-    Periodic { period_ns: u64, jitter_ns: u64, frames_bytes: Vec<u32> },
+    Periodic {
+        period_ns: u64,
+        jitter_ns: u64,
+        frames_bytes: Vec<u32>,
+    },
     /// Nothing is promised but the largest frame.
     Unbounded { max_frame_bytes: u32 },
 }
@@ -189,7 +204,11 @@ pub enum ReleaseDecl {
     /// Constant bit rate with this gap; for `Unbounded` arrivals.
     Constant { gap_ns: u64, frame_bytes: u32 },
     /// Bursts: `frames` back to back every `gap_ns`; for `Unbounded` arrivals.
-    Burst { gap_ns: u64, frames: u32, frame_bytes: u32 },
+    Burst {
+        gap_ns: u64,
+        frames: u32,
+        frame_bytes: u32,
+    },
     /// These very times.
     Trace { times_ns: Vec<u64>, frame_bytes: u32 },
     /// Nothing is released in simulation (stays in the bounds).

@@ -14,6 +14,7 @@ pub use compile::{CompileError, CompileErrors, compile, compile_conditions};
 pub use declaration::Declaration;
 pub use ids::{LinkId, MediumId, NodeId, PortId, StreamId};
 pub use network::{
-    Arrival, Discipline, Hop, Impairments, Leaf, Link, Network, Node, NodeKind, Port, Release, Role, Stream, Tree,
+    Arrival, Discipline, Hop, Impairments, Leaf, Link, Network, Node, NodeKind, Port, Release, Role, Stream,
+    Tree,
 };
 pub use units::{Class, Rate, Span, Time, WireBytes};

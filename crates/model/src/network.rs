@@ -1,6 +1,6 @@
 //! The compiled network: immutable, dense, the one thing that bounds, simulator and emulator all read.
 
-use crate::declaration::{JitterDistribution, JitterDecl, LossDecl};
+use crate::declaration::{JitterDecl, JitterDistribution, LossDecl};
 use crate::ids::{LinkId, MediumId, NodeId, PortId, StreamId};
 use crate::routes::Routes;
 use crate::units::{Class, Rate, Span, Time, WireBytes};
@@ -137,8 +137,14 @@ pub struct Stream {
 #[serde(rename_all = "kebab-case")]
 pub enum Arrival {
     /// In any window of length `d` at most `ceil((d + jitter) / period)` bursts of `frames`.
-    Periodic { period: Span, jitter: Span, frames: Vec<WireBytes> },
-    Unbounded { max_frame: WireBytes },
+    Periodic {
+        period: Span,
+        jitter: Span,
+        frames: Vec<WireBytes>,
+    },
+    Unbounded {
+        max_frame: WireBytes,
+    },
 }
 
 impl Arrival {
@@ -156,12 +162,29 @@ impl Arrival {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Release {
-    Periodic { offset: Option<Span> },
-    Sporadic { mean_extra: Span },
-    Poisson { mean_gap: Span, frame: WireBytes },
-    Constant { gap: Span, frame: WireBytes },
-    Burst { gap: Span, frames: u32, frame: WireBytes },
-    Trace { times: Vec<Time>, frame: WireBytes },
+    Periodic {
+        offset: Option<Span>,
+    },
+    Sporadic {
+        mean_extra: Span,
+    },
+    Poisson {
+        mean_gap: Span,
+        frame: WireBytes,
+    },
+    Constant {
+        gap: Span,
+        frame: WireBytes,
+    },
+    Burst {
+        gap: Span,
+        frames: u32,
+        frame: WireBytes,
+    },
+    Trace {
+        times: Vec<Time>,
+        frame: WireBytes,
+    },
     Silent,
 }
 
@@ -200,7 +223,10 @@ impl Tree {
     }
     /// Indices of the hops that `hop` feeds (`None`: the hops at the source).
     pub fn children(&self, hop: Option<u32>) -> impl Iterator<Item = u32> + '_ {
-        (0u32..).zip(&self.hops).filter(move |(_, h)| h.parent == hop).map(|(index, _)| index)
+        (0u32..)
+            .zip(&self.hops)
+            .filter(move |(_, h)| h.parent == hop)
+            .map(|(index, _)| index)
     }
 }
 
@@ -208,7 +234,10 @@ impl Network {
     /// The stream of this name.
     #[must_use]
     pub fn stream(&self, name: &str) -> Option<StreamId> {
-        self.streams.iter().position(|s| s.name == name).map(StreamId::new)
+        self.streams
+            .iter()
+            .position(|s| s.name == name)
+            .map(StreamId::new)
     }
     /// The node of this name.
     #[must_use]
@@ -219,11 +248,19 @@ impl Network {
     #[must_use]
     pub fn port_name(&self, port: PortId) -> String {
         let port = &self.ports[port.index()];
-        format!("{}->{}", self.nodes[port.node.index()].name, self.nodes[port.peer.index()].name)
+        format!(
+            "{}->{}",
+            self.nodes[port.node.index()].name,
+            self.nodes[port.peer.index()].name
+        )
     }
     /// The egress port of `from` towards the neighbour `to`; the first one declared where links are parallel.
     #[must_use]
     pub fn port_between(&self, from: NodeId, to: NodeId) -> Option<PortId> {
-        self.nodes[from.index()].ports.iter().copied().find(|p| self.ports[p.index()].peer == to)
+        self.nodes[from.index()]
+            .ports
+            .iter()
+            .copied()
+            .find(|p| self.ports[p.index()].peer == to)
     }
 }

@@ -26,7 +26,12 @@ impl Routes {
             if nodes[destination].kind != NodeKind::Host {
                 continue;
             }
-            towards(nodes, ports, destination, &mut next[destination * count..(destination + 1) * count]);
+            towards(
+                nodes,
+                ports,
+                destination,
+                &mut next[destination * count..(destination + 1) * count],
+            );
         }
         Self { nodes: count, next }
     }
@@ -71,7 +76,11 @@ fn towards(nodes: &[Node], ports: &[Port], destination: usize, next: &mut [u32])
             let neighbour = port.node.index();
             let step = port.propagation.0
                 + port.rate.transmission_time(WireBytes::FULL).0
-                + if node == destination { 0 } else { nodes[node].switching_max.0 };
+                + if node == destination {
+                    0
+                } else {
+                    nodes[node].switching_max.0
+                };
             let candidate = (delay.saturating_add(step), hops + 1);
             let current = (cost[neighbour].0, cost[neighbour].1);
             if candidate < current || (candidate == current && incoming.0 < next[neighbour]) {

@@ -104,7 +104,11 @@ impl Rate {
             Some(scaled) => Span(scaled.div_ceil(self.0)),
             None => {
                 let wide = (bits as u128 * NANOS_PER_SECOND as u128).div_ceil(self.0 as u128);
-                Span(if wide > u64::MAX as u128 { u64::MAX } else { wide as u64 })
+                Span(if wide > u64::MAX as u128 {
+                    u64::MAX
+                } else {
+                    wide as u64
+                })
             }
         }
     }
@@ -156,13 +160,19 @@ mod tests {
 
     #[test]
     fn full_frame_at_100_mbit_takes_123_04_us() {
-        assert_eq!(Rate(100_000_000).transmission_time(WireBytes::FULL), Span(123_040));
+        assert_eq!(
+            Rate(100_000_000).transmission_time(WireBytes::FULL),
+            Span(123_040)
+        );
     }
 
     #[test]
     fn transmission_time_rounds_up() {
         assert_eq!(Rate(3_000_000_000).transmission_time(WireBytes(1)), Span(3));
-        assert_eq!(Rate(8).transmission_time(WireBytes(u32::MAX)), Span(u32::MAX as u64 * 1_000_000_000));
+        assert_eq!(
+            Rate(8).transmission_time(WireBytes(u32::MAX)),
+            Span(u32::MAX as u64 * 1_000_000_000)
+        );
         assert_eq!(Rate(1).transmission_time(WireBytes(u32::MAX)), Span::MAX);
     }
 

@@ -2,13 +2,18 @@
 
 use proptest::prelude::*;
 use timebound_model::declaration::{
-    ArrivalDecl, Declaration, DirectionDecl, ImpairmentsDecl, LinkDecl, NodeDecl, NodeKindDecl, QueueDecl, ReleaseDecl,
-    RoleDecl, StreamDecl,
+    ArrivalDecl, Declaration, DirectionDecl, ImpairmentsDecl, LinkDecl, NodeDecl, NodeKindDecl, QueueDecl,
+    ReleaseDecl, RoleDecl, StreamDecl,
 };
 use timebound_model::{CompileErrors, Network, NodeId, PortId, compile};
 
 fn node(name: &str, kind: NodeKindDecl) -> NodeDecl {
-    NodeDecl { name: name.into(), kind, switching_min_ns: 0, switching_max_ns: 10_000 }
+    NodeDecl {
+        name: name.into(),
+        kind,
+        switching_min_ns: 0,
+        switching_max_ns: 10_000,
+    }
 }
 
 fn direction() -> DirectionDecl {
@@ -22,7 +27,13 @@ fn direction() -> DirectionDecl {
 }
 
 fn link(a: &str, b: &str) -> LinkDecl {
-    LinkDecl { a: a.into(), b: b.into(), forward: direction(), backward: direction(), half_duplex: false }
+    LinkDecl {
+        a: a.into(),
+        b: b.into(),
+        forward: direction(),
+        backward: direction(),
+        half_duplex: false,
+    }
 }
 
 fn stream(name: &str, source: &str, destinations: &[&str]) -> StreamDecl {
@@ -32,7 +43,11 @@ fn stream(name: &str, source: &str, destinations: &[&str]) -> StreamDecl {
         destinations: destinations.iter().map(|&d| d.into()).collect(),
         class: 5,
         role: RoleDecl::Data,
-        arrival: ArrivalDecl::Periodic { period_ns: 1_000_000, jitter_ns: 0, frames_bytes: vec![1538] },
+        arrival: ArrivalDecl::Periodic {
+            period_ns: 1_000_000,
+            jitter_ns: 0,
+            frames_bytes: vec![1538],
+        },
         release: ReleaseDecl::Periodic { offset_ns: None },
         deadline_ns: None,
         route: None,
@@ -51,7 +66,14 @@ fn declaration() -> Declaration {
             node("s2", Switch),
             node("s3", Switch),
         ],
-        links: vec![link("h1", "s1"), link("s1", "s3"), link("s3", "s2"), link("s1", "s2"), link("s2", "h2"), link("s2", "h3")],
+        links: vec![
+            link("h1", "s1"),
+            link("s1", "s3"),
+            link("s3", "s2"),
+            link("s1", "s2"),
+            link("s2", "h2"),
+            link("s2", "h3"),
+        ],
         streams: vec![stream("alpha", "h1", &["h2", "h3"])],
         best_effort_frame_bytes: 1538,
     }
@@ -65,15 +87,24 @@ fn errors(change: impl FnOnce(&mut Declaration)) -> Vec<String> {
     let mut declaration = declaration();
     change(&mut declaration);
     let CompileErrors(errors) = compile(&declaration).expect_err("should not compile");
-    errors.into_iter().map(|e| format!("{}: {}", e.path, e.message)).collect()
+    errors
+        .into_iter()
+        .map(|e| format!("{}: {}", e.path, e.message))
+        .collect()
 }
 
 #[test]
 fn multicast_joins_paths_into_one_tree() {
     let network = compile(&declaration()).expect("compiles");
     let tree = &network.streams[0].tree;
-    assert_eq!(names(&network, tree.hops.iter().map(|h| h.port)), ["h1->s1", "s1->s2", "s2->h2", "s2->h3"]);
-    assert_eq!(tree.hops.iter().map(|h| h.parent).collect::<Vec<_>>(), [None, Some(0), Some(1), Some(1)]);
+    assert_eq!(
+        names(&network, tree.hops.iter().map(|h| h.port)),
+        ["h1->s1", "s1->s2", "s2->h2", "s2->h3"]
+    );
+    assert_eq!(
+        tree.hops.iter().map(|h| h.parent).collect::<Vec<_>>(),
+        [None, Some(0), Some(1), Some(1)]
+    );
     assert_eq!(tree.path(tree.leaves[1]), [0, 1, 3]);
     assert_eq!(tree.children(Some(1)).collect::<Vec<_>>(), [2, 3]);
 }
@@ -83,7 +114,10 @@ fn the_shorter_way_is_taken_and_hosts_do_not_forward() {
     let mut declaration = declaration();
     declaration.links.push(link("h3", "s1"));
     let network = compile(&declaration).expect("compiles");
-    let path = network.routes.path(&network.ports, NodeId(0), NodeId(1)).expect("path");
+    let path = network
+        .routes
+        .path(&network.ports, NodeId(0), NodeId(1))
+        .expect("path");
     assert_eq!(names(&network, path), ["h1->s1", "s1->s2", "s2->h2"]);
 }
 
@@ -101,7 +135,10 @@ fn ports_come_in_pairs() {
     let network = compile(&declaration()).expect("compiles");
     for (index, port) in network.ports.iter().enumerate() {
         let reverse = &network.ports[port.reverse.index()];
-        assert_eq!((reverse.reverse.index(), reverse.node, reverse.peer), (index, port.peer, port.node));
+        assert_eq!(
+            (reverse.reverse.index(), reverse.node, reverse.peer),
+            (index, port.peer, port.node)
+        );
     }
 }
 
@@ -138,14 +175,26 @@ fn unreachable_receivers_are_named() {
     let found = errors(|d| {
         d.links.remove(4);
     });
-    assert_eq!(found, ["streams[0].destinations[0]: \"h2\" cannot be reached from \"h1\""]);
+    assert_eq!(
+        found,
+        ["streams[0].destinations[0]: \"h2\" cannot be reached from \"h1\""]
+    );
 }
 
 #[test]
 fn network_errors_have_their_place() {
-    assert_eq!(errors(|d| d.links[0].a = "h9".into()), ["links[0].a: unknown node \"h9\""]);
-    assert_eq!(errors(|d| d.links[0].b = "h1".into()), ["links[0]: a link from a node to itself"]);
-    assert_eq!(errors(|d| d.nodes[1].name = "h1".into())[0], "nodes[1].name: duplicate node \"h1\"");
+    assert_eq!(
+        errors(|d| d.links[0].a = "h9".into()),
+        ["links[0].a: unknown node \"h9\""]
+    );
+    assert_eq!(
+        errors(|d| d.links[0].b = "h1".into()),
+        ["links[0]: a link from a node to itself"]
+    );
+    assert_eq!(
+        errors(|d| d.nodes[1].name = "h1".into())[0],
+        "nodes[1].name: duplicate node \"h1\""
+    );
     assert_eq!(
         errors(|d| d.links[0].forward.rate_bps = 0),
         ["links[0].forward.rate_bps: a rate of 0 bit/s is impossible"]

@@ -2,6 +2,7 @@
 
 mod network;
 mod options;
+mod processes;
 
 use pyo3::prelude::*;
 
@@ -9,4 +10,6 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::network::Network;
+    #[pymodule_export]
+    use crate::processes::{broker, doctor, sandbox};
 }

@@ -32,7 +32,9 @@ impl Network {
             PyValueError::new_err(error.to_string())
         })?;
         match compile(&declaration) {
-            Ok(model) => Ok(Self { model: Arc::new(model) }),
+            Ok(model) => Ok(Self {
+                model: Arc::new(model),
+            }),
             Err(errors) => Err(PyValueError::new_err(json(&errors.0)?)),
         }
     }
@@ -44,8 +46,15 @@ impl Network {
         for stream in &model.streams {
             let entry = paths.entry(&stream.name).or_default();
             for leaf in &stream.tree.leaves {
-                let ports = stream.tree.path(*leaf).into_iter().map(|hop| stream.tree.hops[hop as usize].port);
-                entry.insert(&model.nodes[leaf.node.index()].name, ports.map(|port| model.port_name(port)).collect());
+                let ports = stream
+                    .tree
+                    .path(*leaf)
+                    .into_iter()
+                    .map(|hop| stream.tree.hops[hop as usize].port);
+                entry.insert(
+                    &model.nodes[leaf.node.index()].name,
+                    ports.map(|port| model.port_name(port)).collect(),
+                );
             }
         }
         json(&paths)

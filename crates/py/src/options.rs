@@ -20,7 +20,10 @@ impl HolisticOptions {
             let jitter = self.jitter_override.get(&stream.name)?;
             Some((StreamId::new(index), Span(*jitter)))
         });
-        timebound_bounds::Options { jitter_override: jitters.collect(), ..Default::default() }
+        timebound_bounds::Options {
+            jitter_override: jitters.collect(),
+            ..Default::default()
+        }
     }
 }
 
@@ -58,13 +61,23 @@ impl SimulateOptions {
                 schedule.push((at, Change::Propagation(port, Span(delay))));
             }
             if let Some(decl) = &entry.impairments {
-                schedule.push((at, Change::Impairments(port, compile_conditions(decl, "schedule")?)));
+                schedule.push((
+                    at,
+                    Change::Impairments(port, compile_conditions(decl, "schedule")?),
+                ));
             }
             let link = network.ports[port.index()].link;
             // Up and down belong to the link: said once, by its forward direction.
             match entry.up {
                 Some(up) if port.0 % 2 == 0 => {
-                    schedule.push((at, if up { Change::LinkUp(link) } else { Change::LinkDown(link) }));
+                    schedule.push((
+                        at,
+                        if up {
+                            Change::LinkUp(link)
+                        } else {
+                            Change::LinkDown(link)
+                        },
+                    ));
                 }
                 _ => {}
             }
@@ -90,6 +103,10 @@ impl SearchOptions {
     /// On all cores: what is found does not depend on how many there are.
     pub(crate) fn resolve(self) -> timebound_sim::SearchOptions {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        timebound_sim::SearchOptions { evaluations: self.evaluations, seed: self.seed, threads }
+        timebound_sim::SearchOptions {
+            evaluations: self.evaluations,
+            seed: self.seed,
+            threads,
+        }
     }
 }

@@ -12,8 +12,8 @@ from timebound.scenario.model import Scenario
 from timebound.scenario.problems import Place, Problem, ScenarioError
 from timebound.stacks import Plan
 
-Progress = Callable[[float, str], None]
-"""Called with a share of 0..1 and what is being done."""
+Progress = Callable[[float], None]
+"""Called with the share that is done, 0..1."""
 
 
 class Network:

@@ -43,12 +43,17 @@ def quantiles(values: pl.Series) -> list[float | None] | None:
     return [micros(value) for value in np.quantile(present, QUANTILES)]
 
 
+def series_steps(duration_ns: int) -> tuple[int, int]:
+    """Length of a step of the time series (one second, more for long runs), and their number."""
+    step = max(1_000_000_000, -(-duration_ns // MOST_SERIES_POINTS))
+    return step, max(1, -(-duration_ns // step))
+
+
 def flow_series(measured: Measured, duration_ns: int) -> dict[str, Any]:
     """p50 and maximum of the network latency per flow and step (one second, or longer for long runs)."""
     import polars as pl
 
-    step = max(1_000_000_000, -(-duration_ns // MOST_SERIES_POINTS))
-    steps = max(1, -(-duration_ns // step))
+    step, steps = series_steps(duration_ns)
     rows = (
         measured.messages.filter(pl.col("network_ns").is_not_null())
         .with_columns(step=pl.col("released_ns") // step)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+CUMULATIVE = ("frames", "wire_bytes", "dropped_buffer", "dropped_link")
+"""Columns of `ports.csv` that count from time zero."""
+
+
 @dataclass(slots=True)
 class Measured:
     """Records of one run, joined. Times count from the end of the warm-up."""
@@ -29,6 +33,19 @@ class Measured:
     nodes: pl.DataFrame | None
     links: pl.DataFrame | None
 
+    def port_figures(self) -> dict[int, dict[str, Any]]:
+        """Port index -> utilisation, drops and largest queue of the measured run."""
+        span = self.live["measured_ns"]
+        found = {}
+        for port in self.live["ports"]:
+            found[port["index"]] = {
+                "wire_bytes": port["wire_bytes"],
+                "span_ns": span,
+                "dropped": port["dropped_buffer"] + port["dropped_link"],
+                "largest_queue_bytes": port["largest_queue_bytes"],
+            }
+        return found
+
 
 def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measured:
     """Reads the records of a run folder and joins them to messages."""
@@ -39,17 +56,60 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
     frames = observed.name_streams(plan, records.read_frames(folder / "frames.bin"))
     arrivals = observed.arrivals(plan, prediction.streams, frames)
     worst = observed.worst_latencies(frames)
-    frames = frames.with_columns(
-        pl.col("ingress_ns") - warm_up,
-        pl.when(pl.col("delivered_ns") < 0)
-        .then(None)
-        .otherwise(pl.col("delivered_ns") - warm_up)
-        .alias("delivered_ns"),
-    )
+    delivered = pl.when(pl.col("delivered_ns") < 0).then(None).otherwise(pl.col("delivered_ns") - warm_up)
+    frames = frames.with_columns(pl.col("ingress_ns") - warm_up, delivered.alias("delivered_ns"))
     endpoints = records.read_messages(folder / "endpoints.bin").with_columns(
         pl.col("nominal_ns") - warm_up, pl.col("time_ns") - warm_up
     )
-    return Measured(_messages(prediction, frames, endpoints), frames, arrivals, worst, live)
+    return Measured(
+        messages=_messages(prediction, frames, endpoints),
+        frames=frames,
+        arrivals=arrivals,
+        worst_ns=worst,
+        live=live,
+        segments=_segments(frames),
+        nodes=_nodes(folder / "nodes.csv", warm_up),
+        links=_links(folder / "ports.csv", warm_up),
+    )
+
+
+def _segments(frames: pl.DataFrame) -> dict[tuple[str, str], pl.DataFrame]:
+    import polars as pl
+
+    whole = (pl.col("flags") & records.HAS_SEQUENCE > 0) & pl.col("delivered_ns").is_not_null()
+    pairs = frames.filter(whole & (pl.col("ingress_ns") >= 0)).partition_by("name", "receiver", as_dict=True)
+    return {(str(key[0]), str(key[1])): table for key, table in pairs.items()}
+
+
+def _nodes(path: Path, warm_up: int) -> pl.DataFrame | None:
+    """`nodes.csv` with the share of one CPU in each interval."""
+    import polars as pl
+
+    if not path.exists():
+        return None
+    table = pl.read_csv(path, truncate_ragged_lines=True, ignore_errors=True).drop_nulls("node")
+    busy, elapsed = pl.col("cpu_ns").diff().over("node"), pl.col("t_ns").diff().over("node")
+    return table.with_columns(cpu_share=pl.when(elapsed > 0).then(busy / elapsed)).with_columns(
+        pl.col("t_ns") - warm_up
+    )
+
+
+def _links(path: Path, warm_up: int) -> pl.DataFrame | None:
+    """`ports.csv` as what happened in each interval."""
+    import polars as pl
+
+    if not path.exists():
+        return None
+    table = pl.read_csv(path, truncate_ragged_lines=True, ignore_errors=True).drop_nulls("port")
+    counters = [pl.col(name).diff().over("port").fill_null(pl.col(name)) for name in CUMULATIVE]
+    start = pl.col("t_ns").shift(1).over("port").fill_null(0)
+    return table.with_columns(*counters, start.alias("start_ns"), (pl.col("t_ns") - start).alias("length_ns")).select(
+        pl.col("port").cast(pl.UInt32).alias("index"),
+        pl.col("start_ns") - warm_up,
+        "length_ns",
+        *CUMULATIVE,
+        "queue_max_bytes",
+    )
 
 
 def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFrame) -> pl.DataFrame:

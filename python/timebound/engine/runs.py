@@ -22,6 +22,13 @@ from timebound.scenario.problems import ScenarioError
 from timebound.stacks import Plan, PlanError, build_plan
 
 EXIT_OK, EXIT_NOT_MET = 0, 1
+PHASES = {
+    "network": "building the network",
+    "preflight": "proving the emulated conditions",
+    "setup": "starting programs, connecting clients",
+    "measure": "measuring",
+    "stop": "taking it down",
+}
 
 
 @dataclass(slots=True)
@@ -138,7 +145,7 @@ def _teller(prediction: Prediction, progress: Progress) -> Any:
     def tell(event: dict[str, Any]) -> None:
         match event.get("event"):
             case "phase":
-                progress.at(0.0, str(event.get("phase", "")))
+                progress.at(0.0, PHASES.get(str(event.get("phase")), ""))
             case "progress":
                 at = float(event.get("run_ns", 0)) / 1e9
                 progress.at(min(1.0, at / total) if total else 1.0, f"{at:.0f} of {total:.0f} s")

@@ -50,10 +50,10 @@ def summarise(results: Results) -> dict[str, Any]:
         for receiver in flow.receivers:
             entry = _Entry(results, flow, receiver, observed, paths, violations)
             flows.append(entry.build(messages.get((flow.name, receiver))))
-    series = {"time_s": [], "flows": {}, "links": {}}
+    series: dict[str, Any] = {"time_s": [], "flows": {}, "links": {}}
     if measured is not None:
         series.update(figures.flow_series(measured, scenario.run.duration_ns))
-        series["links"] = tables.link_series(measured, prediction, len(series["time_s"]))
+        series["links"] = tables.link_series(measured, prediction, *figures.series_steps(scenario.run.duration_ns))
     precision = NO_PRECISION if measured is None else tables.precision(measured)
     positions = layout(scenario)
     return {

@@ -26,7 +26,9 @@ def ports(results: Results) -> list[dict[str, Any]]:
                 "port": port["name"],
                 "rate_bps": rates[index],
                 "utilisation_declared": port["utilisation"]["value"],
-                "utilisation_observed": None if seen is None else seen["utilisation"],
+                "utilisation_observed": None
+                if seen is None or not seen["span_ns"]
+                else round(seen["wire_bytes"] * 8e9 / seen["span_ns"] / rates[index], 6),
                 "utilisation_simulated": None if simulated is None else simulated["utilisation"],
                 "bound_reason": port["reason"],
                 "backlog_bound_bytes": port["backlog_bytes"],
@@ -65,3 +67,56 @@ def tcp(measured: Measured) -> dict[str, Any]:
     else:
         verdict = "segments were sent again although none was lost (a timer ran out): the bounds do not cover them"
     return {"retransmissions": again, "lost_frames": lost, "verdict": verdict}
+
+
+def nodes(measured: Measured) -> list[dict[str, Any]]:
+    """CPU, memory and traffic of every node over the whole run."""
+    if measured.nodes is None:
+        return []
+    rows = []
+    for key, table in measured.nodes.partition_by("node", as_dict=True, maintain_order=True).items():
+        shares = table["cpu_share"].drop_nulls()
+        rows.append(
+            {
+                "node": str(key[0]),
+                "cpu_share": {"mean": _rounded(shares.mean()), "max": _rounded(shares.max())} if shares.len() else None,
+                "memory_bytes": {"max": table["rss_bytes"].max()},
+                "sent_bytes": table["tx_bytes"].max(),
+                "received_bytes": table["rx_bytes"].max(),
+            }
+        )
+    return rows
+
+
+def _rounded(value: Any) -> float | None:
+    return None if value is None else round(float(value), 4)
+
+
+def link_series(measured: Measured, prediction: Prediction, step_ns: int, steps: int) -> dict[str, list[float | None]]:
+    """Load of every port, 0..1, per step."""
+    import polars as pl
+
+    if measured.links is None or steps == 0:
+        return {}
+    rates = dict(enumerate(_rates(prediction)))
+    names = dict(enumerate(port["name"] for port in prediction.ports))
+    table = (
+        measured.links.filter(pl.col("start_ns") >= 0)
+        .with_columns(step=pl.col("start_ns") // step_ns)
+        .group_by("index", "step", maintain_order=True)
+        .agg(pl.col("wire_bytes").sum(), pl.col("length_ns").sum())
+    )
+    series: dict[str, list[float | None]] = {}
+    for row in table.iter_rows(named=True):
+        values = series.setdefault(names[row["index"]], [None] * steps)
+        if 0 <= row["step"] < steps and row["length_ns"]:
+            values[row["step"]] = round(row["wire_bytes"] * 8e9 / row["length_ns"] / rates[row["index"]], 4)
+    return series
+
+
+def precision(measured: Measured) -> dict[str, Any]:
+    """The emulator's own precision, lateness in microseconds."""
+    live: dict[str, Any] = measured.live["precision"]
+    lateness = {name: figures.micros(live["lateness_ns"][name]) for name in ("p50", "p99", "p999", "max")}
+    kept = {key: value for key, value in live.items() if key not in ("lateness_ns", "lateness_limit_ns")}
+    return {**kept, "lateness_us": lateness, "lateness_limit_us": figures.micros(live["lateness_limit_ns"])}

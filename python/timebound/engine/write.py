@@ -73,8 +73,11 @@ def _measured(results: Results, folder: Path) -> None:
         "lateness_ns",
     )
     frames.write_parquet(folder / "frames.parquet")
-    for name, table in (("nodes", measured.nodes), ("links", measured.links)):
-        if table is not None:
-            table.write_parquet(folder / f"{name}.parquet")
+    if measured.nodes is not None:
+        measured.nodes.write_parquet(folder / "nodes.parquet")
+    if measured.links is not None:
+        names = {index: port["name"] for index, port in enumerate(results.prediction.ports)}
+        port = pl.col("index").replace_strict(names, return_dtype=pl.String).alias("port")
+        measured.links.select(port, pl.exclude("index")).write_parquet(folder / "links.parquet")
     for name in ("frames.bin", "endpoints.bin", "nodes.csv", "ports.csv"):
         (folder / name).unlink(missing_ok=True)

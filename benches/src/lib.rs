@@ -1,0 +1,6 @@
+//! Checks and measurements that need several rooms at once: bounds against the simulator on random networks.
+//!
+//! Seeded: network `n` of seed `s` is the same on every machine.
+
+pub mod generate;
+pub mod hold;

@@ -1,0 +1,27 @@
+//! What runs as a process of its own: the sandbox of an emulation, the embedded broker.
+
+use crate::network::invalid;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+
+/// Becomes the sandbox of one emulation; returns its exit code.
+#[pyfunction]
+pub(crate) fn sandbox(py: Python<'_>, plan: PathBuf) -> i32 {
+    py.detach(|| timebound_live::main(&plan))
+}
+
+/// Runs the embedded MQTT broker until SIGTERM or SIGINT; returns its exit code.
+#[pyfunction]
+pub(crate) fn broker(py: Python<'_>, config: &str) -> PyResult<i32> {
+    let config = serde_json::from_str(config).map_err(invalid)?;
+    py.detach(|| timebound_endpoints::broker::broker(&config))
+        .map_err(|error| PyOSError::new_err(error.to_string()))?;
+    Ok(0)
+}
+
+/// What this host allows, as JSON.
+#[pyfunction]
+pub(crate) fn doctor() -> PyResult<String> {
+    serde_json::to_string(&timebound_live::doctor()).map_err(invalid)
+}
