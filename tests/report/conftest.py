@@ -8,8 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,69 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from timebound.report import write_report
 from timebound.report.png import chromium_command, find_chromium
 
-VOID = {"meta", "input", "br", "hr", "col"}
-
-
-@dataclass
-class Element:
-    name: str
-    attributes: dict[str, str]
-    text: str = ""
-
-
-@dataclass
-class Reader(HTMLParser):
-    """Reads a page and objects to whatever is not closed in order."""
-
-    elements: list[Element] = field(default_factory=list)
-    open: list[Element] = field(default_factory=list)
-    rows: dict[str, list[list[Element]]] = field(default_factory=dict)
-    table: str = ""
-
-    def __post_init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = [name for name, _ in attrs]
-        assert len(names) == len(set(names)), f"<{tag}> has an attribute twice: {names}"
-        element = Element(tag, {name: value or "" for name, value in attrs})
-        self.elements.append(element)
-        if tag == "table":
-            self.table = element.attributes.get("id", "")
-        if tag == "tr":
-            self.rows.setdefault(self.table, []).append([])
-        if tag in ("td", "th"):
-            self.rows[self.table][-1].append(element)
-        if tag not in VOID:
-            self.open.append(element)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1].name == tag, f"</{tag}> closes {self.open[-1:]}"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        for element in self.open:
-            element.text += data
-
-
-def read_page(path: Path) -> Reader:
-    """The page parsed; fails where it is not well formed."""
-    reader = Reader()
-    reader.feed(path.read_text(encoding="utf-8"))
-    reader.close()
-    assert not reader.open, f"never closed: {[e.name for e in reader.open]}"
-    return reader
-
 
 @pytest.fixture
 def report(tmp_path: Path) -> Any:
     """Writes a run folder from a summary and reports on it; PNG files only where asked for."""
-    import runs
+    import report_runs as runs
 
     def write(summary: dict[str, Any], *, png: bool = False) -> Path:
         return write_report(runs.write(tmp_path / "run", summary), png=png)

@@ -10,8 +10,8 @@ from . import tables
 from .document import document, facts, section
 from .figures import NARROW, WIDE, draw
 from .markup import Markup, el, join
-from .run import Run, figure, mapping, text
-from .units import count_text, time_text
+from .run import Run, figure, text
+from .units import count_text, share_text, time_text
 from .words import HEADLINE, LIMITS, MEANINGS, METHOD, SYMBOL, headlines, known_verdict, reasons, sentence
 
 MOST_VIOLATIONS = 20
@@ -246,7 +246,7 @@ def _tables(run: Run) -> Markup:
         tcp = "TCP was not watched: nothing was emulated, or the stack does not use it."
     else:
         tcp = f"Segments sent again: {count_text(again)}{f' ({said})' if said else ''}."
-    parts += [el("h3", "TCP"), el("p", tcp)]
+    parts += [el("h3", "TCP"), el("p", tcp, class_="note is-disturbed word" if again else None)]
     return section("tables", "Tables", el("p", "Select a column's name to sort by it.", class_="muted tools"), *parts)
 
 
@@ -270,12 +270,24 @@ def _fidelity(run: Run) -> Markup:
     }.get(verdict, "")
     state = {"good": "met", "disturbed": "disturbed"}.get(verdict, "unmeasured")
     why = reasons(run)
-    thresholds = mapping(precision.get("thresholds"))
     shown = facts(
         [
             ("Frames emulated", _count(precision.get("frames"))),
             ("Frames early", _count(precision.get("early"))),
+            ("Frames late beyond their limit", _count(precision.get("late"))),
             ("Frames lost in the ring", _count(precision.get("ring_lost"))),
+            ("Frames refused by a kernel", _count(precision.get("handover_refused"))),
+            ("Records lost", _count(precision.get("records_lost"))),
+            ("Captured frames lost", _count(precision.get("captures_lost"))),
+            ("Limit for the p99 of lateness", _time(precision.get("lateness_limit_us"))),
+            ("Wall clock set", _times(precision.get("clock_steps"))),
+            ("Taken by a hypervisor", _share(precision.get("steal"))),
+            (
+                "Memory",
+                _yes(
+                    precision.get("memory_locked"), "locked", "not locked: it may be paged out, so lateness is higher"
+                ),
+            ),
             (
                 "Scheduling",
                 _yes(
@@ -285,7 +297,6 @@ def _fidelity(run: Run) -> Markup:
                 ),
             ),
             ("Rights", _yes(precision.get("rootless"), "without root, in user namespaces", "root")),
-            *((f"Limit: {text(name).replace('_', ' ')}", _plain(limit)) for name, limit in thresholds.items()),
         ]
     )
     checks = tables.preflight(run)
@@ -301,6 +312,21 @@ def _fidelity(run: Run) -> Markup:
         el("h3", "Pre-flight check") if ran else None,
         (checks.render() if checks.rows else el("p", "No check was recorded.", class_="note")) if ran else None,
     )
+
+
+def _time(value: object) -> str | None:
+    found = figure(value)
+    return None if found is None else f"{time_text(found)}; above it the run is called disturbed"
+
+
+def _times(value: object) -> str | None:
+    found = figure(value)
+    return None if found is None else f"{count_text(found)} times during the run"
+
+
+def _share(value: object) -> str | None:
+    found = figure(value)
+    return None if found is None else f"{share_text(found)} of the processors' time"
 
 
 def _count(value: object) -> str | None:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .details import Lateness, read_lateness
+from .units import time_text
+
 SCHEMA = 1
 
 
@@ -268,6 +271,7 @@ class Run:
     failure: str = ""
     notes: tuple[str, ...] = ()
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    lateness: Lateness | None = None
     resolved: str = ""
     folder: str = ""
 
@@ -319,6 +323,15 @@ def _read(path: Path) -> Any:
         raise ReportError(f"{path} is not JSON: {error}") from error
 
 
+def late_seconds(run: Run, lateness: Lateness | None) -> list[tuple[float, str]]:
+    """The seconds in which the emulator was later than its limit for a whole run allows: what was measured then is doubtful."""
+    limit = figure(run.precision.get("lateness_limit_us"))
+    if lateness is None or limit is None:
+        return []
+    late = [(second, highest) for second, p99, highest in lateness.seconds if p99 > limit]
+    return [(second, f"the emulator was late, by up to {time_text(highest)}") for second, highest in late]
+
+
 def read_run(folder: Path) -> Run:
     """Reads a run folder. Only `summary.json` is required; `manifest.json` and `scenario.yaml` are shown where they exist.
 
@@ -332,9 +345,12 @@ def read_run(folder: Path) -> Run:
     manifest = folder / "manifest.json"
     resolved = folder / "scenario.yaml"
 
+    lateness = read_lateness(folder)
     return replace(
         run,
         manifest=mapping(_read(manifest)) if manifest.is_file() else {},
         resolved=resolved.read_text(encoding="utf-8", errors="replace") if resolved.is_file() else "",
-        folder=folder.name or str(folder),
+        folder=folder.resolve().name,
+        lateness=lateness,
+        series=replace(run.series, marks=(*run.series.marks, *late_seconds(run, lateness))),
     )

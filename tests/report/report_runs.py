@@ -220,7 +220,14 @@ def disturbed() -> dict[str, Any]:
         "lateness_us": {"p50": 22.0, "p99": 1900.0, "p999": 5200.0, "max": 48_000.0},
         "ring_lost": 3,
         "fifo": False,
-        "thresholds": {"lateness_p99_us": 1000.0, "late_share": 0.001},
+        "lateness_limit_us": 1000.0,
+        "late": 7,
+        "handover_refused": 0,
+        "records_lost": 0,
+        "captures_lost": 0,
+        "memory_locked": False,
+        "clock_steps": 0,
+        "steal": 0.013,
     }
     run["precision"]["preflight"][1]["ok"] = False
     run["series"]["events"] = [
@@ -375,6 +382,21 @@ def write(folder: Path, summary: dict[str, Any], manifest: dict[str, Any] | None
         f"name: {summary['scenario'].get('name')!r}\nrun: {{seed: 1}}\n", encoding="utf-8"
     )
     return folder
+
+
+def add_frames(folder: Path, frames: int = 20_000) -> None:
+    """Writes a `frames.parquet` in which the emulator is late in seconds 3 and 4."""
+    import polars as pl
+
+    draw = random.Random(3)
+    at = [int(i * 10e9 / frames) for i in range(frames)]
+    late = [
+        int(draw.expovariate(1 / 4000.0) + (2_500_000 if 3 <= t // 10**9 < 5 and i % 40 == 0 else 0))
+        for i, t in enumerate(at)
+    ]
+    pl.DataFrame({"stream": ["alpha/publish"] * frames, "delivered_ns": at, "lateness_ns": late}).write_parquet(
+        folder / "frames.parquet"
+    )
 
 
 KINDS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import runs
-from conftest import read_page
-from test_page import row_of
+import report_runs as runs
+from report_pages import read_page
+from test_report_page import row_of
 
 from timebound.report import ReportError, write_comparison
 

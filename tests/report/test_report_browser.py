@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import runs
+import report_runs as runs
 
 from timebound.report import write_comparison
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import runs
-from conftest import Reader, read_page
+import report_runs as runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_pages import Reader, read_page
 
 from timebound.report import FIGURES, ReportError, figure_svg, flow_table, write_report
 from timebound.report.markup import el
@@ -267,3 +267,14 @@ def test_the_closing_table_leaves_out_columns_without_figures() -> None:
     assert unbounded.rows[0].cells[column] == "none"
     assert flow_table(runs.empty()).rows == ()
     assert json.dumps([row.cells for row in full.rows])
+
+
+def test_seconds_in_which_the_emulator_was_late_are_marked(tmp_path: Path) -> None:
+    folder = runs.write(tmp_path / "run", runs.disturbed())
+    runs.add_frames(folder)
+    content = write_report(folder, png=False).read_text(encoding="utf-8")
+    assert "3 s: the emulator was late" in content and "4 s: the emulator was late" in content
+    assert "2 s: the emulator was late" not in content and "5 s: the emulator was late" not in content
+    assert "Share of frames later" in content and "limit for p99: 1 ms" in content
+    (folder / "frames.parquet").write_bytes(b"PAR1 no table")
+    assert "Share of frames later" not in write_report(folder, png=False).read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timebound.report.palette import PALETTE
 from timebound.report.svg import Scale, fit, text_width, value_scale, wrap
 from timebound.report.units import bytes_text, count_text, rate_text, share_text, time_text
 
@@ -67,3 +68,17 @@ def test_a_wide_range_becomes_logarithmic_and_a_narrow_one_starts_at_zero() -> N
 def test_text_fits(text: str, width: float) -> None:
     assert text_width(fit(text, width, 12), 12) <= max(width, text_width("…", 12))
     assert all(text_width(line, 12) <= max(width, text_width("…", 12)) for line in wrap(text, width, 12))
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2.2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+@pytest.mark.parametrize("name", ["ink", "muted", "alarm", "deadline", "observed", "broker", "host"])
+def test_text_and_what_carries_text_has_contrast_aa(name: str, theme: int) -> None:
+    values = sorted(luminance(PALETTE[colour][theme]) for colour in (name, "ground"))
+    assert (values[1] + 0.05) / (values[0] + 0.05) >= 4.5
