@@ -12,9 +12,9 @@ network:
 """
 
 
-def scenario(rest: str = "", *, network: str = NETWORK, stack: str = "{udp: {}}", **overrides: object) -> Scenario:
+def scenario(rest: str = "", *, network: str = NETWORK, stack: str = "{udp: {}}") -> Scenario:
     """A scenario on the small network with some more text."""
-    return load(f"name: test\n{network}\nstack: {stack}\n{rest}", {k: v for k, v in overrides.items()})
+    return load(f"name: test\n{network}\nstack: {stack}\n{rest}")
 
 
 def flow(text: str) -> str:

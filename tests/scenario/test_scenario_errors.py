@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from scenario_helpers import NETWORK, flow, problems, scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenario_helpers import NETWORK, flow, problems, scenario
 
 from timebound.scenario import ScenarioError, load
 

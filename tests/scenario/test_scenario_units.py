@@ -51,7 +51,7 @@ def test_a_quantity_is_exact_and_rounds_upwards(text: str, kind: units.Kind, val
     ],
 )
 def test_ranges(text: str, low: int, high: int) -> None:
-    assert parse_range(text, TIME) == (low, high)
+    assert parse_range(text, TIME) == (Fraction(low), Fraction(high))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_shares_survive_printing(value: float) -> None:
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.sampled_from(sorted(TIME.units)))
 def test_a_range_is_its_two_ends(low: int, extra: int, unit: str) -> None:
     wide = parse_range(f"{low}..{low + extra} ns", TIME)
-    assert wide == (low, low + extra)
+    assert wide == (Fraction(low), Fraction(low + extra))
     one = Fraction(low % 200) * TIME.units[unit]
     assert parse_range(f"{low % 200} {unit}", TIME) == (one, one)
 

@@ -40,14 +40,13 @@ def svg(scenario: Scenario) -> str:
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
     ]
     parts += [_line(link, place) for link in scenario.links]
+    if sum(_conditions(link) != common for link in scenario.links) <= 40:
+        parts += [_label(link, place, size, common or "") for link in scenario.links if _conditions(link) != common]
     brokers = {b.node for b in scenario.stack.brokers} if isinstance(scenario.stack, MqttStack) else set()
     parts += [_symbol(node, place[node.name], size, node.name in brokers) for node in scenario.nodes]
-    if sum(_conditions(link) != common for link in scenario.links) <= 40:
-        parts += [_label(link, place, size) for link in scenario.links if _conditions(link) != common]
     if common is not None:
         parts.append(
-            f'<text class="label" x="{margin}" y="{height - 14}" font-size="12">links without a label: '
-            f"{escape(common)}</text>"
+            f'<text class="label" x="{margin}" y="{height - 14}" font-size="12">most links: {escape(common)}</text>'
         )
     return "\n".join([*parts, "</svg>", ""])
 
@@ -79,14 +78,19 @@ def _symbol(node: Node, at: tuple[float, float], size: float, broker: bool) -> s
     )
 
 
-def _label(link: Link, place: dict[str, tuple[float, float]], size: float) -> str:
+def _label(link: Link, place: dict[str, tuple[float, float]], size: float, common: str) -> str:
+    """What differs from most links, along the line; nothing where the line is too short for it (its tooltip has it)."""
     (x1, y1), (x2, y2) = place[link.a], place[link.b]
-    x, y = (x1 + x2) / 2, (y1 + y2) / 2
+    words = _conditions(link)
+    if "/ " not in words:
+        words = ", ".join(part for part in words.split(", ") if part not in common.split(", ")) or words
+    if math.hypot(x2 - x1, y2 - y1) < 0.45 * size * len(words) + 3 * size:
+        return ""
     angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
     angle = angle - 180 if angle > 90 else (angle + 180 if angle <= -90 else angle)
     return (
-        f'<text class="label" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})" y="-5" '
-        f'font-size="{size * 0.85:.1f}" text-anchor="middle">{escape(_conditions(link))}</text>'
+        f'<text class="label" transform="translate({(x1 + x2) / 2:.1f} {(y1 + y2) / 2:.1f}) rotate({angle:.1f})" y="-5" '
+        f'font-size="{size * 0.85:.1f}" text-anchor="middle">{escape(words)}</text>'
     )
 
 

@@ -59,7 +59,7 @@ def _stress(core: list[str], neighbours: dict[str, list[str]]) -> dict[str, Poin
     count = len(order)
     angle = 2 * math.pi / max(1, count)
     radius = max(1.0, count / 6)
-    places = {name: (radius * math.cos(i * angle), radius * math.sin(i * angle)) for i, name in enumerate(order)}
+    places = {name: (-radius * math.cos(i * angle), -radius * math.sin(i * angle)) for i, name in enumerate(order)}
     if not 2 < count <= _MOST_CORE:
         return places
     distances = {name: _distances(name, neighbours, set(core)) for name in order}
