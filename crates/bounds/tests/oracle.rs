@@ -301,7 +301,7 @@ fn two_shared_ports_stay_below_the_bound() {
                 .stream("f", 5, ("a", z), (24, 2, &[2, 3, 1]))
                 .stream("g", 5, ("b", z), (24, 0, &[4]))
                 .stream("h", 6, ("c", z), (20, 0, &[2, 2])),
-            1,
+            2,
         ),
     ];
     let mean = all.iter().flatten().sum::<f64>() / all.iter().flatten().count() as f64;
