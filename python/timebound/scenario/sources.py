@@ -43,7 +43,8 @@ def read(
         if len(path) == 1 and path[0] in known:
             path = ["parameters", *path]
         _set(tree, path, value, sources)
-    substitute(tree, parameters_of(tree), sources)
+    if sources.parametrised:
+        substitute(tree, parameters_of(tree), sources)
     return tree
 
 

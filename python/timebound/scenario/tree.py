@@ -75,9 +75,12 @@ class Sources:
         self.lines: dict[str, list[str]] = {}
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.parametrised = False
+        """Does `${` occur anywhere?"""
 
     def add(self, file: str, text: str) -> None:
         """Remembers a source."""
+        self.parametrised = self.parametrised or "${" in text
         self.lines[file] = re.split("\r\n|[\r\n\x85\u2028\u2029]", text)
 
     def problem(self, place: Place, path: str, message: str, hint: str, *, warning: bool = False) -> None:
@@ -147,7 +150,7 @@ def compose(text: str, file: str, sources: Sources) -> Tree | None:
     for _ in range(3):  # up to three brackets in one name
         hidden = _RANGE.sub(lambda match: match[0].translate(_HIDE), hidden)
     hidden = _PARAMETER.sub(lambda match: match[0].translate(_HIDE), hidden)
-    builder = _Builder(file, sources)
+    builder = _Builder(file, sources, hidden != text)
     try:
         tree = builder.document(_PARSER(hidden))
     except _StopError:
@@ -191,9 +194,10 @@ class _StopError(Exception):
 
 
 class _Builder:
-    def __init__(self, file: str, sources: Sources) -> None:
+    def __init__(self, file: str, sources: Sources, hidden: bool) -> None:
         self.file = file
         self.sources = sources
+        self.hidden = hidden
         self.anchors: dict[str, Tree] = {}
         self.count = 0
         self.depth = 0
@@ -213,7 +217,7 @@ class _Builder:
     def place(self, event: Any) -> Place:
         start, end = event.start_mark, event.end_mark
         length = end.column - start.column if end.line == start.line else 1
-        return Place(self.file, start.line + 1, start.column + 1, max(1, length))
+        return Place(self.file, start.line + 1, start.column + 1, length if length > 1 else 1)
 
     def stop(self, event: Any, message: str, hint: str) -> None:
         self.sources.problem(self.place(event), "", message, hint)
@@ -241,7 +245,9 @@ class _Builder:
             self.grow(event, target.size)
             self.deeper(event, target.height)
             return target
-        self.grow(event, 1)
+        self.count += 1
+        if self.count > MOST_NODES:
+            self.grow(event, 0)
         if event.tag not in (None, "!"):
             self.sources.problem(self.place(event), "", f"the tag {event.tag}", "remove it; quote what is text")
         tree: Tree
@@ -258,9 +264,12 @@ class _Builder:
         return tree
 
     def scalar(self, event: Any) -> Scalar:
-        text = event.value.translate(_SHOW)
+        text: str = event.value
+        if self.hidden:
+            text = text.translate(_SHOW)
         plain = bool(event.implicit[0])
-        return Scalar(self.place(event), resolve_plain(text) if plain else text, text, plain)
+        value = resolve_plain(text) if plain and text[:1] in _NOT_ONLY_TEXT else text
+        return Scalar(self.place(event), value, text, plain)
 
     def sequence(self, parser: Any, start: Any) -> Sequence:
         sequence = Sequence(self.place(start))
@@ -268,7 +277,8 @@ class _Builder:
             item = self.node(parser, event)
             sequence.items.append(item)
             sequence.size += item.size
-            sequence.height = max(sequence.height, item.height + 1)
+            if item.height >= sequence.height:
+                sequence.height = item.height + 1
         return sequence
 
     def mapping(self, parser: Any, start: Any) -> Mapping:
@@ -279,7 +289,8 @@ class _Builder:
             key = self.node(parser, event)
             value = self.node(parser, parser.get_event())
             mapping.size += value.size + 1
-            mapping.height = max(mapping.height, value.height + 1)
+            if value.height >= mapping.height:
+                mapping.height = value.height + 1
             if not isinstance(key, Scalar):
                 self.sources.problem(place, "", "a list or mapping as a key", "quote the key if it is text")
             elif key.text == "<<" and key.plain:
@@ -305,6 +316,10 @@ class _Builder:
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]{1,3})?")
+
+
+_NOT_ONLY_TEXT = frozenset("0123456789+-.~nNtTfF") | {""}
+"""What a number, a truth value or nothing can begin with."""
 
 
 def resolve_plain(text: str) -> str | int | float | bool | None:
