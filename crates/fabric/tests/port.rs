@@ -167,6 +167,17 @@ fn late_stamps_enter_after_the_time_reached() {
 }
 
 #[test]
+fn equal_stamps_enter_in_the_order_of_calls() {
+    let mut fabric = Fabric::new(wire(direction(TICKS, 0)), 1);
+    for (tag, at) in (0..).zip([500, 100, 100, 50, 100]) {
+        fabric.ingress(Time(at), SOURCE, frame(tag, 0, 84));
+    }
+    let mut log = Log::default();
+    fabric.advance(Time::MAX, &mut log);
+    assert!(log.sent.iter().map(|sent| sent.0).eq([3, 1, 2, 4, 0]));
+}
+
+#[test]
 fn changes_take_effect_at_their_time() {
     let network = wire(direction(TICKS, 10));
     let changes = [
