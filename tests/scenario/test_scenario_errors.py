@@ -108,6 +108,8 @@ def test_the_caret_stays_under_its_text_in_a_long_line() -> None:
         ("at: {20 s: {link s1-s4: {up: false}}}", "behind the end of the run", "at.20 s"),
         ("at: {1 s: {link s1-s4: {up: false}}, 1000 ms: {link s1-s4: {up: true}}}", "same time", "at.1000 ms"),
         ("run: {captures: [h1->h5]}", "no link between", "run.captures[0]"),
+        ("run: {duration: 0 s}", "'0 s' is too little", "run.duration"),
+        ("run: {simulate: {duration: 1 us}}", "'1 us' is too little", "run.simulate.duration"),
         ("run: {captures: [h1]}", "is no port", "run.captures[0]"),
     ],
 )

@@ -25,6 +25,8 @@ class Quantity:
 
     kind: units.Kind
     ranged: bool = False
+    least: int | None = None
+    """In the base unit, where less has no meaning."""
 
     def convert(self, value: Any) -> Any:
         """Parses; raises the pydantic error with the hint of the unit error."""
@@ -33,9 +35,13 @@ class Quantity:
             if self.ranged:
                 low, high = units.parse_range(value, self.kind)
                 return result(low), result(high)
-            return result(units.parse(value, self.kind))
+            single = result(units.parse(value, self.kind))
         except units.UnitError as error:
             raise fail(error.message, error.hint) from None
+        if self.least is not None and single < self.least:
+            shown = units.format_time(self.least) if self.kind is units.TIME else units.format_size(self.least)
+            raise fail(f"{value!r} is too little", f"use at least {shown}")
+        return single
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.convert)
@@ -46,6 +52,8 @@ class Quantity:
 
 
 Time = Annotated[int, Quantity(units.TIME)]
+Duration = Annotated[int, Quantity(units.TIME, least=1_000_000)]
+Memory = Annotated[int, Quantity(units.SIZE, least=4 * 2**20)]
 TimeRange = Annotated[tuple[int, int], Quantity(units.TIME, ranged=True)]
 Rate = Annotated[int, Quantity(units.RATE)]
 Size = Annotated[int, Quantity(units.SIZE)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from timebound.scenario.fields import NodeNames, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
+from timebound.scenario.fields import Duration, NodeNames, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
 from timebound.scenario.shape_network import JitterField, LossField, Network
 
 
@@ -157,8 +157,8 @@ class LinkChange(Shape):
 class Simulate(Shape):
     """Limits of the simulator."""
 
-    duration: Time | None = Field(
-        default=None, ge=1, description="simulated time; default: run.duration", examples=["60 s"]
+    duration: Duration | None = Field(
+        default=None, description="simulated time; default: run.duration", examples=["60 s"]
     )
     search: int = Field(
         default=200,
@@ -182,9 +182,7 @@ class Precision(Shape):
 class Run(Shape):
     """How long, with which seed, what is recorded."""
 
-    duration: Time = Field(
-        default=10_000_000_000, ge=1_000_000, description="measured part of the run", examples=["30 s"]
-    )
+    duration: Duration = Field(default=10_000_000_000, description="measured part of the run", examples=["30 s"])
     warm_up: Time = Field(default=1_000_000_000, description="time before it, not measured", examples=["2 s"])
     seed: int = Field(default=1, ge=0, le=2**53, description="seed of every random stream", examples=[1])
     captures: list[str] = Field(

@@ -10,6 +10,7 @@ from timebound.scenario import units
 from timebound.scenario.fields import (
     Ends,
     Length,
+    Memory,
     Rate,
     Shape,
     Share,
@@ -225,7 +226,7 @@ class HostDefaults(Shape):
 
     mtu: int | None = Field(default=None, ge=68, le=9000, description="largest IP packet, bytes", examples=[1500])
     cpu: Share | None = Field(default=None, description="limit of CPU, share of one core", examples=["50 %"])
-    memory: Size | None = Field(default=None, ge=4_000_000, description="limit of memory", examples=["64 MiB"])
+    memory: Memory | None = Field(default=None, description="limit of memory", examples=["64 MiB"])
 
 
 class SwitchDefaults(Shape):
