@@ -49,7 +49,7 @@ def bytes_cell(size: float | None, *, bad: bool = False) -> Cell:
 
 def verdict_word(verdict: str) -> Markup:
     known = known_verdict(verdict)
-    return el("span", f"{SYMBOL[known]} {verdict or known}", class_=f"word is-{known}")
+    return el("span", f"{SYMBOL[known]}\u00a0{verdict or known}", class_=f"word is-{known}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,10 @@ def _met(run: Run, flows: list[Flow]) -> str:
             if len(timed) == 1
             else f"All {count_text(len(timed))} flows with a deadline keep it"
         )
-        parts.append(every)
+        safe = all(
+            flow.bound is not None and flow.deadline is not None and flow.bound <= flow.deadline for flow in timed
+        )
+        parts.append(f"{every}, and so do the network bounds" if safe else every)
     else:
         parts.append("No flow states a deadline")
     if any(flow.network.max is not None or flow.simulated is not None for flow in flows):

@@ -189,18 +189,20 @@ def _node(node: Node, x: float, y: float, dense: bool, width: float, *, above: b
     """A node with its name, inside where it is short; what does not fit goes to the outer side, away from the links."""
     words = f"{node.name}: {node.kind}" + (f" ({node.roles})" if node.roles else "")
     ground = paint(fill="ground", stroke="ink")
+    size = 9.0 if dense else 11.0
+    room = width / 6.4
+    inside = text_width(node.name, size) < 22
     if node.kind == "switch":
-        side = 7.0 if dense else 13.0
-        shape = el(
-            "rect", x=x - side, y=y - side * 0.8, width=side * 2, height=side * 1.6, rx=2, stroke_width=1.5, **ground
-        )
+        side, tall = (7.0, 6.0) if dense else (13.0, 10.5)
+        # A switch grows with its name as far as it stays a node; where many stand close together, that is all the room there is.
+        grown = text_width(node.name, size) / 2 + 3
+        inside = grown <= (20 if dense else 36)
+        side = max(side, grown) if inside else side
+        shape = el("rect", x=x - side, y=y - tall, width=side * 2, height=tall * 2, rx=2, stroke_width=1.5, **ground)
     else:
         shape = el("circle", cx=x, cy=y, r=3.0 if dense else 11.0, stroke_width=1.5, **ground)
     if dense and node.kind != "switch":
         return tip(words, shape)
-    size = 9.0 if dense else 11.0
-    room = width / 5
-    inside = text_width(node.name, size) < (12 if dense else 22)
     lines = (-17, -30) if above else (25, 38)
     name = label(
         x,
