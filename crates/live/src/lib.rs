@@ -1,4 +1,81 @@
 //! Everything that touches the kernel: sandbox, namespaces, the ring data plane, captures, programs, node statistics;
 //! the fabric under the real clock. Knows nothing of Python.
 
+mod capture;
+mod conditions;
+mod failure;
+mod kernel;
+mod messages;
+mod nodes;
 pub mod plan;
+mod plane;
+mod preflight;
+pub mod programs;
+pub mod records;
+pub mod report;
+mod run;
+mod sandbox;
+mod signals;
+mod stage;
+pub mod stats;
+mod traffic;
+pub mod writer;
+
+pub use failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, Failure};
+
+use plan::Plan;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Runs the plan in a file and returns the exit code: 0 well, 1 our failure or a plan that makes no sense, 3 the host cannot do it (or a
+/// program is missing or died), 4 measured but disturbed, 130 interrupted.
+///
+/// The calling process must have one thread. It talks to its parent by lines of JSON on standard output, and stops in order at SIGINT,
+/// SIGTERM, the line `stop` on standard input, or the end of standard input. It never touches the caller's namespaces otherwise:
+/// it enters new ones, and everything it makes there vanishes with its processes.
+#[must_use]
+pub fn main(plan_path: &Path) -> i32 {
+    let result = prepare(plan_path).and_then(|prepared| {
+        let rootless = prepared.plan.force_rootless;
+        sandbox::run(rootless, |sandbox| run::inside(prepared, sandbox))
+    });
+    result.unwrap_or_else(|failure| {
+        let exit_code = failure.exit_code();
+        messages::emit(&messages::Message::Failed {
+            exit_code,
+            message: &failure.to_string(),
+        });
+        exit_code
+    })
+}
+
+/// Everything that can be wrong before anything exists.
+fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
+    let text = std::fs::read(path)
+        .map_err(|error| Failure::internal(format!("cannot read {}", path.display()), error))?;
+    let plan: Plan = serde_json::from_slice(&text)
+        .map_err(|error| Failure::internal(format!("{} is no emulation plan", path.display()), error))?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if plan.schema != plan::SCHEMA {
+        return Err(Failure::internal(
+            "plan: schema",
+            format!("{} is not {}", plan.schema, plan::SCHEMA),
+        ));
+    }
+    if plan.run_id.is_empty() || plan.run_id.len() > 64 || !plan.run_id.chars().all(is_plain) {
+        return Err(Failure::internal(
+            "plan: run_id",
+            "must be letters, digits, '-' and '_', at most 64",
+        ));
+    }
+    let network = timebound_model::compile(&plan.network)
+        .map_err(|errors| Failure::internal("plan: network", errors))?;
+    let changes = conditions::changes(&plan, &network)?;
+    let programs = programs::Programs::find(&plan)?;
+    Ok(run::Prepared {
+        plan,
+        network: Arc::new(network),
+        changes,
+        programs,
+    })
+}

@@ -229,7 +229,7 @@ pub struct EventPlan {
     /// Replaces all impairments of the port but its outages.
     #[serde(default)]
     pub impairments: Option<ImpairmentsDecl>,
-    /// False: carries nothing from now on. True: carries again.
+    /// False: carries nothing from now on. True: carries again. Concerns both directions of the link.
     #[serde(default)]
     pub up: Option<bool>,
 }

@@ -1,0 +1,181 @@
+//! Links, addresses and routes by rtnetlink, many requests to a message.
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, route::RouteHeader};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// A veth pair: the near end in the socket's namespace, the far end in another.
+pub(crate) struct Veth<'a> {
+    pub(crate) near_name: &'a str,
+    pub(crate) near_index: u32,
+    pub(crate) far_name: &'a str,
+    pub(crate) far_index: u32,
+    pub(crate) far_namespace: RawFd,
+    pub(crate) far_mac: [u8; 6],
+    pub(crate) far_txqueuelen: u32,
+    pub(crate) mtu: u32,
+}
+
+/// An rtnetlink socket of the namespace in which it was opened.
+pub(crate) struct Netlink {
+    socket: Socket,
+    pending: Vec<u8>,
+    awaited: u32,
+}
+
+/// Requests are sent when this much has gathered.
+const BATCH: usize = 16 * 1024;
+
+impl Netlink {
+    /// A socket in the calling thread's network namespace.
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // Acknowledgements repeat the request unless told otherwise; a batch of them would overflow the receive buffer.
+        socket.set_cap_ack(true)?;
+        Ok(Self {
+            socket,
+            pending: Vec::with_capacity(2 * BATCH),
+            awaited: 0,
+        })
+    }
+
+    /// Any socket will do for an ioctl in this namespace; this one is at hand.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    fn push(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.awaited;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let start = self.pending.len();
+        self.pending
+            .resize((start + message.buffer_len()).next_multiple_of(4), 0);
+        message.serialize(&mut self.pending[start..]);
+        self.awaited += 1;
+        if self.pending.len() >= BATCH {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Sends what has gathered and waits for every answer.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.socket.send(&self.pending, 0)?;
+        self.pending.clear();
+        let mut refused = None;
+        let mut buffer = Vec::with_capacity(64 * 1024);
+        while self.awaited > 0 {
+            buffer.clear();
+            self.socket.recv(&mut buffer, 0)?;
+            let mut rest = &buffer[..];
+            while rest.len() >= 16 {
+                let message =
+                    NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
+                if let NetlinkPayload::Error(error) = &message.payload {
+                    self.awaited -= 1;
+                    if error.code.is_some() && refused.is_none() {
+                        refused = Some(error.to_io());
+                    }
+                }
+                let length = (message.header.length as usize).next_multiple_of(4);
+                rest = rest.get(length..).unwrap_or(&[]);
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn add_veth(&mut self, veth: &Veth<'_>) -> io::Result<()> {
+        let mut far = LinkMessage::default();
+        far.header.index = veth.far_index;
+        far.attributes = vec![
+            LinkAttribute::IfName(veth.far_name.to_owned()),
+            LinkAttribute::Address(veth.far_mac.to_vec()),
+            LinkAttribute::Mtu(veth.mtu),
+            LinkAttribute::TxQueueLen(veth.far_txqueuelen),
+            LinkAttribute::NetNsFd(veth.far_namespace),
+        ];
+        let mut near = LinkMessage::default();
+        near.header.index = veth.near_index;
+        // Created up, and without ARP: nothing but the packet socket shall speak on this side.
+        near.header.flags = LinkFlags::Up | LinkFlags::Noarp;
+        near.header.change_mask = LinkFlags::Up | LinkFlags::Noarp;
+        near.attributes = vec![
+            LinkAttribute::IfName(veth.near_name.to_owned()),
+            LinkAttribute::Mtu(veth.mtu),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far))),
+            ]),
+        ];
+        self.push(RouteNetlinkMessage::NewLink(near), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    pub(crate) fn set_up(&mut self, index: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.push(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    pub(crate) fn add_address(&mut self, index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+        let host_bits = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = prefix;
+        message.header.index = index;
+        message.attributes = vec![
+            AddressAttribute::Local(address.into()),
+            AddressAttribute::Address(address.into()),
+            AddressAttribute::Broadcast(Ipv4Addr::from(u32::from(address) | host_bits)),
+        ];
+        self.push(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    /// A route of a whole prefix out of one interface.
+    pub(crate) fn add_route(&mut self, index: u32, destination: Ipv4Addr, prefix: u8) -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: AddressFamily::Inet,
+            destination_prefix_length: prefix,
+            table: RouteHeader::RT_TABLE_MAIN,
+            protocol: RouteProtocol::Boot,
+            scope: RouteScope::Link,
+            kind: RouteType::Unicast,
+            ..RouteHeader::default()
+        };
+        message.attributes = vec![
+            RouteAttribute::Destination(RouteAddress::Inet(destination)),
+            RouteAttribute::Oif(index),
+        ];
+        self.push(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE)
+    }
+}

@@ -1,0 +1,279 @@
+//! Hosts as network namespaces: one veth pair each, the far end `eth0` in the node, the near end `f<N>` in the fabric's namespace.
+
+use crate::failure::Failure;
+use crate::kernel::{check, ethtool, netlink};
+use crate::plan::{HostPlan, Plan};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use timebound_model::{Network, NodeId, NodeKind};
+
+/// linux/sockios.h: the network namespace of a socket. Unlike `/proc/thread-self/ns/net` it needs no `/proc`.
+const SIOCGSKNS: libc::c_ulong = 0x894c;
+/// Index of `eth0` in every node; `lo` is 1.
+const ETH0: u32 = 2;
+/// Index of the near end of host 0.
+const FIRST_INTERFACE: u32 = 16;
+
+/// What every node gets before its interface appears. IPv6 is off since nothing declares its chatter; the neighbour times
+/// keep address resolution (answered from the model, so never wrong) from being repeated during a run.
+const SYSCTLS: [(&str, &str); 6] = [
+    ("net/ipv6/conf/all/disable_ipv6", "1"),
+    ("net/ipv6/conf/default/disable_ipv6", "1"),
+    ("net/ipv4/neigh/default/base_reachable_time_ms", "86400000"),
+    ("net/ipv4/conf/all/rp_filter", "0"),
+    ("net/ipv4/conf/default/rp_filter", "0"),
+    ("net/ipv4/tcp_no_metrics_save", "1"),
+];
+
+/// One host that is up.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) id: NodeId,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) mac: [u8; 6],
+    /// Index of its near end in the fabric's namespace.
+    pub(crate) interface: u32,
+    pub(crate) mtu: u32,
+    namespace: OwnedFd,
+}
+
+impl Node {
+    /// The node's network namespace.
+    #[must_use]
+    pub(crate) fn namespace(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.namespace)
+    }
+}
+
+/// All hosts of a run, in the order of the plan.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    pub(crate) list: Vec<Node>,
+    by_name: BTreeMap<String, usize>,
+    /// What could not be set, for the report.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Nodes {
+    /// The node of this name.
+    #[must_use]
+    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
+        self.by_name.get(name).map(|index| &self.list[*index])
+    }
+}
+
+/// Runs `work` in a thread of its own within `namespace`.
+///
+/// # Errors
+/// Of `setns`, or what `work` returns.
+pub(crate) fn within<T: Send>(
+    namespace: BorrowedFd<'_>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        scope
+            .spawn(move || {
+                enter(namespace.as_raw_fd())?;
+                work()
+            })
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("a helper thread panicked")))
+    })
+}
+
+/// Moves the calling thread into a network namespace.
+pub(crate) fn enter(namespace: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes two integers.
+    check(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// Makes namespaces, interfaces, addresses and routes of all hosts. The caller's network namespace becomes the fabric's.
+///
+/// # Errors
+/// A plan that contradicts itself, or the first refusal of the kernel.
+pub(crate) fn bring_up(plan: &Plan, network: &Network) -> Result<Nodes, Failure> {
+    let identities = check_hosts(plan, network)?;
+    let mut warnings = BTreeSet::new();
+    write_sysctls(&SYSCTLS[..2], &mut warnings);
+    let mut list = Vec::with_capacity(identities.len());
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| -> Result<(), Failure> {
+            for (index, (host, (id, mac))) in plan.hosts.iter().zip(&identities).enumerate() {
+                list.push(Node {
+                    name: host.node.clone(),
+                    id: *id,
+                    address: host.address,
+                    mac: *mac,
+                    interface: FIRST_INTERFACE + index as u32,
+                    mtu: host.mtu,
+                    namespace: fresh_namespace(host, &mut warnings)?,
+                });
+            }
+            Ok(())
+        });
+        worker
+            .join()
+            .unwrap_or_else(|_| Err(Failure::internal("bring-up", "a helper thread panicked")))
+    })?;
+    connect(plan, &list).map_err(|error| Failure::host("cannot create veth pairs", error))?;
+    configure(plan, &list)?;
+    let by_name = list
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (node.name.clone(), index))
+        .collect();
+    Ok(Nodes {
+        list,
+        by_name,
+        warnings: warnings.into_iter().collect(),
+    })
+}
+
+/// Node id and MAC address of each host.
+fn check_hosts(plan: &Plan, network: &Network) -> Result<Vec<(NodeId, [u8; 6])>, Failure> {
+    let mut found = Vec::with_capacity(plan.hosts.len());
+    let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+    let known: BTreeMap<&str, NodeId> = network
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (node.name.as_str(), NodeId::new(index)))
+        .collect();
+    for host in &plan.hosts {
+        let bad = |why: &str| Failure::internal(format!("plan: host {:?}", host.node), why);
+        let id = *known
+            .get(host.node.as_str())
+            .ok_or_else(|| bad("no such node in the network"))?;
+        if network.nodes[id.index()].kind != NodeKind::Host {
+            return Err(bad("is no host in the network"));
+        }
+        if !names.insert(&host.node) || !addresses.insert(host.address) {
+            return Err(bad("name or address appears twice"));
+        }
+        if !(1..=30).contains(&host.prefix) || !(68..=9_000).contains(&host.mtu) {
+            return Err(bad("prefix must be 1 to 30 and MTU 68 to 9000"));
+        }
+        found.push((
+            id,
+            mac(host).ok_or_else(|| bad("MAC address must look like 02:00:00:00:00:01"))?,
+        ));
+    }
+    match network
+        .nodes
+        .iter()
+        .find(|node| node.kind == NodeKind::Host && !names.contains(&node.name))
+    {
+        Some(node) => Err(Failure::internal(
+            "plan",
+            format!("host {:?} of the network has no address", node.name),
+        )),
+        None => Ok(found),
+    }
+}
+
+fn mac(host: &HostPlan) -> Option<[u8; 6]> {
+    let Some(text) = &host.mac else {
+        let [a, b, c, d] = host.address.octets();
+        return Some([0x02, 0x54, a, b, c, d]);
+    };
+    let bytes: Vec<u8> = text
+        .split(':')
+        .map(|part| u8::from_str_radix(part, 16))
+        .collect::<Result<_, _>>()
+        .ok()?;
+    let mac: [u8; 6] = bytes.try_into().ok()?;
+    // A group address cannot be a station's (IEEE 802, clause 8.2).
+    (mac[0] & 1 == 0).then_some(mac)
+}
+
+/// A new network namespace; the calling thread ends up in it.
+fn fresh_namespace(host: &HostPlan, warnings: &mut BTreeSet<String>) -> Result<OwnedFd, Failure> {
+    let why = |error| {
+        Failure::host(
+            format!("cannot create the network namespace of {:?}", host.node),
+            error,
+        )
+    };
+    // SAFETY: takes one integer; only this helper thread changes namespace.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map_err(why)?;
+    write_sysctls(&SYSCTLS, warnings);
+    for (key, value) in &host.sysctls {
+        let path = key.replace('.', "/");
+        if !path.starts_with("net/") || path.split('/').any(|part| part == "..") {
+            return Err(Failure::internal(
+                format!("plan: host {:?}", host.node),
+                format!("{key} is no net.* setting"),
+            ));
+        }
+        write_sysctl(&path, value)
+            .map_err(|error| Failure::host(format!("{:?}: cannot set {key}", host.node), error))?;
+    }
+    let probe = std::net::UdpSocket::bind("0.0.0.0:0").map_err(why)?;
+    // SAFETY: returns a new descriptor or -1.
+    let fd = check(unsafe { libc::ioctl(probe.as_raw_fd(), SIOCGSKNS) }).map_err(why)?;
+    // SAFETY: just created and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn write_sysctls(settings: &[(&str, &str)], warnings: &mut BTreeSet<String>) {
+    for (path, value) in settings {
+        match write_sysctl(path, value) {
+            // A kernel without IPv6 needs it no more to be turned off.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                warnings.insert(format!(
+                    "cannot set {} in the nodes: {error}",
+                    path.replace('/', ".")
+                ));
+            }
+            Ok(()) => {}
+        }
+    }
+}
+
+fn write_sysctl(path: &str, value: &str) -> io::Result<()> {
+    // An open with O_CREAT is refused in /proc/sys.
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(format!("/proc/sys/{path}"))?;
+    io::Write::write_all(&mut file, value.as_bytes())
+}
+
+fn connect(plan: &Plan, list: &[Node]) -> io::Result<()> {
+    let mut requests = netlink::Netlink::open()?;
+    for (index, (node, host)) in list.iter().zip(&plan.hosts).enumerate() {
+        requests.add_veth(&netlink::Veth {
+            near_name: &format!("f{index}"),
+            near_index: node.interface,
+            far_name: "eth0",
+            far_index: ETH0,
+            far_namespace: node.namespace.as_raw_fd(),
+            far_mac: node.mac,
+            far_txqueuelen: host.txqueuelen,
+            mtu: host.mtu,
+        })?;
+    }
+    requests.flush()
+}
+
+fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
+    let mut work = || -> io::Result<()> {
+        for (node, host) in list.iter().zip(&plan.hosts) {
+            enter(node.namespace.as_raw_fd())?;
+            let mut requests = netlink::Netlink::open()?;
+            ethtool::offloads_off(requests.fd(), "eth0")?;
+            requests.set_up(1)?;
+            requests.set_up(ETH0)?;
+            requests.add_address(ETH0, host.address, host.prefix)?;
+            requests.add_route(ETH0, Ipv4Addr::new(224, 0, 0, 0), 4)?;
+            requests.flush()?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| scope.spawn(&mut work).join())
+        .map_err(|_| Failure::internal("bring-up", "a helper thread panicked"))?
+        .map_err(|error| Failure::host("cannot configure the nodes", error))
+}

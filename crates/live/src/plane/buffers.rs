@@ -1,0 +1,163 @@
+//! Frame bytes while the fabric holds copies of them: fixed slots, counted references, no allocation once grown to the load.
+
+/// What is known about a frame from its arrival on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Meta {
+    pub(crate) length: u32,
+    pub(crate) wire: u32,
+    pub(crate) l4_payload: u32,
+    pub(crate) stream: u32,
+    pub(crate) flow: u32,
+    pub(crate) sequence: u32,
+    pub(crate) messages: u32,
+    pub(crate) flags: u16,
+    /// Effective stamp in its lane's time.
+    pub(crate) ingress: u64,
+    /// Leaves (of the first 64) that have had a copy.
+    pub(crate) seen: u64,
+}
+
+struct Slot {
+    meta: Meta,
+    references: u32,
+}
+
+/// Slots gathered in blocks that never move.
+pub(crate) struct Buffers {
+    capacity: usize,
+    blocks: Vec<Box<[u8]>>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+const BLOCK_SLOTS: usize = 1024;
+
+impl Buffers {
+    /// Slots for frames of up to `capacity` bytes; `reserve` of them at once.
+    pub(crate) fn new(capacity: usize, reserve: usize) -> Self {
+        let mut buffers = Self {
+            capacity,
+            blocks: Vec::with_capacity(256),
+            slots: Vec::new(),
+            free: Vec::new(),
+        };
+        while buffers.slots.len() < reserve {
+            buffers.grow();
+        }
+        buffers
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.blocks
+            .push(vec![0; self.capacity * BLOCK_SLOTS].into_boxed_slice());
+        let first = self.slots.len() as u32;
+        self.slots.extend((0..BLOCK_SLOTS).map(|_| Slot {
+            meta: Meta::default(),
+            references: 0,
+        }));
+        self.free.reserve(self.slots.len());
+        self.free.extend((first..first + BLOCK_SLOTS as u32).rev());
+    }
+
+    /// Keeps a frame with one reference.
+    ///
+    /// # Panics
+    /// If it is longer than the capacity.
+    pub(crate) fn insert(&mut self, bytes: &[u8], meta: Meta) -> u32 {
+        if self.free.is_empty() {
+            self.grow();
+        }
+        let handle = self.free.pop().expect("just grown");
+        self.slots[handle as usize] = Slot {
+            meta: Meta {
+                length: bytes.len() as u32,
+                ..meta
+            },
+            references: 1,
+        };
+        self.bytes_mut(handle).copy_from_slice(bytes);
+        handle
+    }
+
+    fn range(&self, handle: u32) -> (usize, std::ops::Range<usize>) {
+        let start = handle as usize % BLOCK_SLOTS * self.capacity;
+        (
+            handle as usize / BLOCK_SLOTS,
+            start..start + self.slots[handle as usize].meta.length as usize,
+        )
+    }
+
+    pub(crate) fn bytes(&self, handle: u32) -> &[u8] {
+        let (block, range) = self.range(handle);
+        &self.blocks[block][range]
+    }
+
+    pub(crate) fn bytes_mut(&mut self, handle: u32) -> &mut [u8] {
+        let (block, range) = self.range(handle);
+        &mut self.blocks[block][range]
+    }
+
+    pub(crate) fn meta(&self, handle: u32) -> &Meta {
+        &self.slots[handle as usize].meta
+    }
+
+    pub(crate) fn meta_mut(&mut self, handle: u32) -> &mut Meta {
+        &mut self.slots[handle as usize].meta
+    }
+
+    pub(crate) fn retain(&mut self, handle: u32, extra: u32) {
+        self.slots[handle as usize].references += extra;
+    }
+
+    pub(crate) fn release(&mut self, handle: u32) {
+        let slot = &mut self.slots[handle as usize];
+        slot.references -= 1;
+        if slot.references == 0 {
+            self.free.push(handle);
+        }
+    }
+
+    #[cfg(test)]
+    fn used(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_returns_when_its_last_reference_goes() {
+        let mut buffers = Buffers::new(64, 1);
+        let handle = buffers.insert(
+            b"abc",
+            Meta {
+                stream: 7,
+                ..Meta::default()
+            },
+        );
+        buffers.retain(handle, 2);
+        buffers.release(handle);
+        buffers.release(handle);
+        assert_eq!(
+            (buffers.used(), buffers.bytes(handle), buffers.meta(handle).stream),
+            (1, &b"abc"[..], 7)
+        );
+        buffers.release(handle);
+        assert_eq!(buffers.used(), 0);
+    }
+
+    #[test]
+    fn growing_moves_nothing() {
+        let mut buffers = Buffers::new(16, 1);
+        let first = buffers.insert(&[9; 16], Meta::default());
+        let place = buffers.bytes(first).as_ptr();
+        for _ in 0..3 * BLOCK_SLOTS {
+            buffers.insert(&[1], Meta::default());
+        }
+        assert_eq!(buffers.bytes(first), [9; 16]);
+        assert_eq!(buffers.bytes(first).as_ptr(), place);
+    }
+}

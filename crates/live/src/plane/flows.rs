@@ -1,0 +1,506 @@
+//! What is known about each 5-tuple: its declared streams, its place in the TCP stream, and what it sent undeclared.
+
+use super::packet::{Ipv4, Key, TCP, UDP};
+use crate::failure::Failure;
+use crate::plan::{HeaderPlan, MarkerPlan, Protocol};
+use crate::records::{CONTINUED, NO_PAYLOAD, RETRANSMISSION, SEQUENCED};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use timebound_fabric::NO_STREAM;
+use timebound_model::{Network, StreamId};
+
+/// Magic of the measurement header (see [`HeaderPlan`]).
+pub(crate) const MAGIC: u32 = 0x5442_4e44;
+/// 5-tuples that are told apart; further ones share one line of the report.
+const MOST_FLOWS: usize = 1 << 16;
+/// How far into a segment a header is searched for when its place is not known.
+const SEARCH: usize = 256;
+
+/// Multiply-and-rotate hash for keys of a few integers (the keys are chosen by the plan, not by an adversary).
+#[derive(Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+type Table<V> = HashMap<Key, V, BuildHasherDefault<KeyHasher>>;
+
+#[derive(Debug, Clone, Copy)]
+struct Marker {
+    data: u32,
+    ack: u32,
+    rewrite_dscp: bool,
+    header: Option<HeaderPlan>,
+}
+
+/// Where one TCP direction stands.
+#[derive(Debug, Clone, Copy, Default)]
+struct TcpState {
+    started: bool,
+    /// Sequence number behind the last byte seen.
+    next: u32,
+    /// Sequence number at which the next message starts, once a message has been recognised.
+    message: Option<u32>,
+    /// The message that began last.
+    current: Option<(u32, u32)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Flow {
+    marker: Option<Marker>,
+    tcp: TcpState,
+    undeclared: Undeclared,
+    retransmissions: u64,
+}
+
+/// Undeclared frames of one 5-tuple.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Undeclared {
+    pub(crate) frames: u64,
+    pub(crate) wire_bytes: u64,
+    pub(crate) largest: u32,
+}
+
+/// What the table says about one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    /// [`NO_STREAM`] if undeclared.
+    pub(crate) stream: u32,
+    pub(crate) rewrite_dscp: bool,
+    pub(crate) flags: u16,
+    pub(crate) flow: u32,
+    pub(crate) sequence: u32,
+    /// Messages that begin in the frame.
+    pub(crate) messages: u32,
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FlowReport {
+    pub(crate) key: Key,
+    pub(crate) undeclared: Undeclared,
+    pub(crate) retransmissions: u64,
+}
+
+/// The table.
+pub(crate) struct Flows {
+    exact: Table<Marker>,
+    /// Markers with a null port; the port is 0 in the key.
+    any: Table<Marker>,
+    flows: Table<Flow>,
+    overflow: Flow,
+}
+
+impl Flows {
+    /// A table of the plan's markers.
+    ///
+    /// # Errors
+    /// A marker that names an unknown stream, or two for one 5-tuple.
+    pub(crate) fn new(markers: &[MarkerPlan], network: &Network) -> Result<Self, Failure> {
+        let (mut exact, mut any) = (Table::default(), Table::default());
+        let ids: HashMap<&str, u32> = network
+            .streams
+            .iter()
+            .enumerate()
+            .map(|(index, s)| (s.name.as_str(), StreamId::new(index).0))
+            .collect();
+        for (index, plan) in markers.iter().enumerate() {
+            let bad = |why: String| Failure::internal(format!("plan: markers[{index}]"), why);
+            let stream = |name: &Option<String>| match name {
+                None => Ok(NO_STREAM),
+                Some(name) => ids
+                    .get(name.as_str())
+                    .copied()
+                    .ok_or_else(|| bad(format!("no stream {name:?}"))),
+            };
+            let marker = Marker {
+                data: stream(&plan.data)?,
+                ack: stream(&plan.ack)?,
+                rewrite_dscp: plan.rewrite_dscp,
+                header: plan.header,
+            };
+            if plan
+                .header
+                .is_some_and(|header| header.message_bytes < header.payload_offset.saturating_add(16))
+            {
+                return Err(bad("a message too small for its header".to_owned()));
+            }
+            let is_icmp = plan.protocol == Protocol::Icmp;
+            let is_exact = is_icmp || (plan.source_port.is_some() && plan.destination_port.is_some());
+            let table = if is_exact { &mut exact } else { &mut any };
+            if table.insert(key(plan), marker).is_some() {
+                return Err(bad("two markers for one 5-tuple".to_owned()));
+            }
+        }
+        Ok(Self {
+            exact,
+            any,
+            flows: Table::with_capacity_and_hasher(MOST_FLOWS, BuildHasherDefault::default()),
+            overflow: fresh(None),
+        })
+    }
+
+    /// Judges a frame of `wire` bytes and keeps the books.
+    pub(crate) fn judge(&mut self, packet: &Ipv4<'_>, wire: u32) -> Judgement {
+        if !self.flows.contains_key(&packet.key) && self.flows.len() < MOST_FLOWS {
+            let marker = self.marker(packet.key);
+            self.flows.insert(packet.key, fresh(marker));
+        }
+        self.flows
+            .get_mut(&packet.key)
+            .unwrap_or(&mut self.overflow)
+            .judge(packet, wire)
+    }
+
+    fn marker(&self, key: Key) -> Option<Marker> {
+        let try_any = |source_port, destination_port| {
+            self.any
+                .get(&Key {
+                    source_port,
+                    destination_port,
+                    ..key
+                })
+                .copied()
+        };
+        self.exact
+            .get(&key)
+            .copied()
+            .or_else(|| try_any(0, key.destination_port))
+            .or_else(|| try_any(key.source_port, 0))
+            .or_else(|| try_any(0, 0))
+    }
+
+    /// Starts counting anew; what is known about connections stays.
+    pub(crate) fn reset_counts(&mut self) {
+        for flow in self.flows.values_mut().chain([&mut self.overflow]) {
+            flow.undeclared = Undeclared::default();
+            flow.retransmissions = 0;
+        }
+    }
+
+    /// Flows with something to report, in the order of their keys; and the sum of those that found no room.
+    pub(crate) fn report(&self) -> (Vec<FlowReport>, Undeclared) {
+        let mut lines: Vec<FlowReport> = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.undeclared.frames > 0 || flow.retransmissions > 0)
+            .map(|(key, flow)| FlowReport {
+                key: *key,
+                undeclared: flow.undeclared,
+                retransmissions: flow.retransmissions,
+            })
+            .collect();
+        lines.sort_unstable_by_key(|line| line.key);
+        (lines, self.overflow.undeclared)
+    }
+}
+
+fn fresh(marker: Option<Marker>) -> Flow {
+    Flow {
+        marker,
+        tcp: TcpState::default(),
+        undeclared: Undeclared::default(),
+        retransmissions: 0,
+    }
+}
+
+fn key(plan: &MarkerPlan) -> Key {
+    let is_icmp = plan.protocol == Protocol::Icmp;
+    let port = |port: Option<u16>| if is_icmp { 0 } else { port.unwrap_or(0) };
+    Key {
+        source: plan.source.into(),
+        destination: plan.destination.into(),
+        protocol: match plan.protocol {
+            Protocol::Tcp => TCP,
+            Protocol::Udp => UDP,
+            Protocol::Icmp => 1,
+        },
+        source_port: port(plan.source_port),
+        destination_port: port(plan.destination_port),
+    }
+}
+
+impl Flow {
+    fn judge(&mut self, packet: &Ipv4<'_>, wire: u32) -> Judgement {
+        let mut flags = 0;
+        let bare = packet.tcp.is_some() && packet.payload.is_empty();
+        if bare {
+            flags |= NO_PAYLOAD;
+        }
+        let stream = match self.marker {
+            Some(marker) if bare => marker.ack,
+            Some(marker) => marker.data,
+            None => NO_STREAM,
+        };
+        let mut found = Headers::default();
+        if let Some(segment) = packet.tcp {
+            if self
+                .tcp
+                .is_repeated(segment.sequence, packet.payload.len() as u32)
+            {
+                flags |= RETRANSMISSION;
+                self.retransmissions += 1;
+            }
+            self.tcp
+                .follow(segment.sequence, segment.syn, packet.payload.len() as u32);
+        }
+        if let Some(header) = self
+            .marker
+            .and_then(|marker| marker.header)
+            .filter(|_| !packet.payload.is_empty())
+        {
+            found = match packet.tcp {
+                // What is sent again has its number too, but moves nobody's place in the stream.
+                Some(segment) if flags & RETRANSMISSION != 0 => {
+                    TcpState::default().find(segment.sequence, packet.payload, header)
+                }
+                Some(segment) => self.tcp.find(segment.sequence, packet.payload, header),
+                None => header_at(packet.payload, header.payload_offset as usize).map_or(
+                    Headers::default(),
+                    |first| Headers {
+                        first: Some(first),
+                        count: 1,
+                        continued: false,
+                    },
+                ),
+            };
+        }
+        if found.first.is_some() {
+            flags |= SEQUENCED;
+        }
+        if found.continued {
+            flags |= CONTINUED;
+        }
+        if stream == NO_STREAM {
+            self.undeclared.frames += 1;
+            self.undeclared.wire_bytes += u64::from(wire);
+            self.undeclared.largest = self.undeclared.largest.max(wire);
+        }
+        let (flow, sequence) = found.first.unwrap_or_default();
+        Judgement {
+            stream,
+            rewrite_dscp: self.marker.is_some_and(|marker| marker.rewrite_dscp),
+            flags,
+            flow,
+            sequence,
+            messages: found.count,
+        }
+    }
+}
+
+/// Measurement headers in one frame.
+#[derive(Debug, Clone, Copy, Default)]
+struct Headers {
+    first: Option<(u32, u32)>,
+    count: u32,
+    continued: bool,
+}
+
+/// Flow and sequence of the header that starts at `at`, if one does.
+pub(crate) fn header_at(payload: &[u8], at: usize) -> Option<(u32, u32)> {
+    let header = payload.get(at..at.checked_add(16)?)?;
+    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    (word(0) == MAGIC).then(|| (word(4), word(8)))
+}
+
+impl TcpState {
+    /// Has this sequence number been seen before? (RFC 9293, section 3.4: arithmetic modulo 2^32.)
+    fn is_repeated(&self, sequence: u32, length: u32) -> bool {
+        self.started && length > 0 && sequence.wrapping_sub(self.next).cast_signed() < 0
+    }
+
+    fn follow(&mut self, sequence: u32, syn: bool, length: u32) {
+        if syn {
+            *self = Self {
+                started: true,
+                next: sequence.wrapping_add(1),
+                message: None,
+                current: None,
+            };
+            return;
+        }
+        let end = sequence.wrapping_add(length);
+        if !self.started || end.wrapping_sub(self.next).cast_signed() > 0 {
+            (self.started, self.next) = (true, end);
+        }
+    }
+
+    /// Headers in a segment: where the stream of messages of known length says they are, otherwise where they are found.
+    fn find(&mut self, sequence: u32, payload: &[u8], plan: HeaderPlan) -> Headers {
+        let (offset, length) = (plan.payload_offset as usize, plan.message_bytes);
+        let mut found = Headers::default();
+        let into = self
+            .message
+            .map(|start| start.wrapping_sub(sequence).cast_signed());
+        // A message that starts before this segment, or a retransmission of an earlier one: not where we are.
+        let expected = into.and_then(|into| usize::try_from(into).ok());
+        let mut start = match expected {
+            Some(start) if start >= payload.len() => {
+                found.first = self.current;
+                found.continued = found.first.is_some();
+                return found;
+            }
+            Some(start) if header_at(payload, start + offset).is_some() => start,
+            _ => match search(payload, offset) {
+                Some(start) => start,
+                None => {
+                    // A header cut by the segment's border: its message is known by the next one.
+                    self.message = self
+                        .message
+                        .filter(|_| expected.is_some())
+                        .map(|at| at.wrapping_add(length));
+                    self.current = None;
+                    return found;
+                }
+            },
+        };
+        if start > 0 && expected.is_some() && self.current.is_some() {
+            found.continued = true;
+        }
+        while let Some(header) = header_at(payload, start + offset) {
+            found.first = found.first.or(Some(header));
+            found.count += 1;
+            self.current = Some(header);
+            self.message = Some(sequence.wrapping_add((start as u32).wrapping_add(length)));
+            start += length as usize;
+        }
+        found
+    }
+}
+
+/// Start of the first message near the start of the payload.
+fn search(payload: &[u8], offset: usize) -> Option<usize> {
+    if header_at(payload, offset).is_some() {
+        return Some(0);
+    }
+    (0..payload.len().min(SEARCH + offset))
+        .find(|at| header_at(payload, *at).is_some())
+        .and_then(|at| at.checked_sub(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::TcpSegment;
+    use super::*;
+
+    const PLAN: HeaderPlan = HeaderPlan {
+        payload_offset: 10,
+        message_bytes: 100,
+    };
+
+    fn message(sequence: u32) -> Vec<u8> {
+        let mut bytes = vec![0x30; 10];
+        for word in [MAGIC, 7, sequence, 0] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.resize(100, b'x');
+        bytes
+    }
+
+    fn flow() -> Flow {
+        fresh(Some(Marker {
+            data: 3,
+            ack: 4,
+            rewrite_dscp: false,
+            header: Some(PLAN),
+        }))
+    }
+
+    fn packet<'a>(key: Key, sequence: u32, payload: &'a [u8]) -> Ipv4<'a> {
+        Ipv4 {
+            key,
+            dscp: 0,
+            identification: 0,
+            more_fragments: false,
+            later_fragment: false,
+            tcp: Some(TcpSegment { sequence, syn: false }),
+            payload,
+        }
+    }
+
+    const KEY: Key = Key {
+        source: 1,
+        destination: 2,
+        protocol: TCP,
+        source_port: 3,
+        destination_port: 4,
+    };
+
+    #[test]
+    fn messages_are_followed_across_segments_of_any_size() {
+        for size in [1, 7, 26, 60, 99, 100, 101, 150, 333] {
+            let mut flow = flow();
+            let mut stream: Vec<u8> = vec![0x10; 33]; // CONNECT
+            stream.extend((0..50).flat_map(message));
+            let mut base = u32::MAX - 1000; // the sequence number wraps
+            let (connect, rest) = stream.split_at(33);
+            flow.judge(&packet(KEY, base, connect), 200);
+            base = base.wrapping_add(33);
+            let mut messages = 0;
+            for segment in rest.chunks(size) {
+                let judged = flow.judge(&packet(KEY, base, segment), 200);
+                assert_eq!((judged.stream, judged.flags & RETRANSMISSION), (3, 0));
+                if judged.messages > 0 {
+                    assert_eq!(judged.flow, 7);
+                    assert!(judged.sequence >= messages, "{size}: {judged:?}");
+                    messages = judged.sequence + judged.messages;
+                }
+                base = base.wrapping_add(segment.len() as u32);
+            }
+            if size >= 99 {
+                assert!(messages >= 49, "{size}: {messages}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_continued_message_keeps_its_number() {
+        let mut flow = flow();
+        let bytes = message(5);
+        assert_eq!(flow.judge(&packet(KEY, 1000, &bytes[..60]), 200).messages, 1);
+        let judged = flow.judge(&packet(KEY, 1060, &bytes[60..]), 200);
+        assert_eq!(
+            (judged.sequence, judged.messages, judged.flags),
+            (5, 0, SEQUENCED | CONTINUED)
+        );
+        assert_eq!(flow.judge(&packet(KEY, 1100, &message(6)), 200).sequence, 6);
+    }
+
+    #[test]
+    fn repeated_segments_are_retransmissions_and_still_have_their_number() {
+        let mut flow = flow();
+        for sequence in 0..3 {
+            flow.judge(&packet(KEY, 1000 + 100 * sequence, &message(sequence)), 200);
+        }
+        let judged = flow.judge(&packet(KEY, 1100, &message(1)), 200);
+        assert_eq!((judged.flags, judged.sequence), (RETRANSMISSION | SEQUENCED, 1));
+        assert_eq!(flow.retransmissions, 1);
+        assert_eq!(flow.judge(&packet(KEY, 1300, &message(3)), 200).flags, SEQUENCED);
+    }
+
+    #[test]
+    fn bare_segments_are_acknowledgements() {
+        let judged = flow().judge(&packet(KEY, 1, &[]), 84);
+        assert_eq!((judged.stream, judged.flags), (4, NO_PAYLOAD));
+    }
+}

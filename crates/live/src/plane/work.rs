@@ -1,0 +1,304 @@
+//! The data plane's thread: its loop, its sleep, its clockwork.
+
+use super::flows::{FlowReport, Flows, Undeclared};
+use super::lane::{Kind, Lane};
+use super::outlet::{Lateness, Outlet};
+use super::receive::{Directory, Fragments, Refusals};
+use crate::kernel::{check, clock, ring, sched};
+use crate::writer::{Item, PortSample};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use timebound_fabric::PortCounters;
+use timebound_model::{Class, NodeId, PortId, Time};
+
+/// The last part of a wait is spun, since a sleeping thread wakes late.
+const SPIN: u64 = 40_000;
+/// Longest sleep; what is due at intervals is looked at this often.
+const LONGEST_SLEEP: u64 = 50_000_000;
+/// Interval of clock and ring checks.
+const HOUSEKEEPING: u64 = 100_000_000;
+/// Priority of the data plane among SCHED_FIFO threads.
+const PRIORITY: i32 = 60;
+
+/// What the data plane is told.
+pub(crate) enum Command {
+    /// New frames go here from its origin on.
+    Open(Lane),
+    /// Stop and report.
+    Finish,
+}
+
+/// What others may see while it runs.
+pub(crate) struct Shared {
+    /// Frames taken from the ring.
+    pub(crate) received: AtomicU64,
+    /// Frames under way in all lanes.
+    pub(crate) inside: AtomicU64,
+    wake: OwnedFd,
+}
+
+impl Shared {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: returns a new descriptor or -1, owned from here on.
+        let wake =
+            unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC))?) };
+        Ok(Self {
+            received: AtomicU64::new(0),
+            inside: AtomicU64::new(0),
+            wake,
+        })
+    }
+
+    /// Ends the data plane's sleep, after a command was sent.
+    pub(crate) fn wake(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: writes 8 bytes from a live array. It can only fail when a wake-up is pending already.
+        unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    fn clear(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: reads at most 8 bytes into a live array.
+        unsafe { libc::read(self.wake.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+/// Everything that the thread is built from.
+pub(crate) struct Setup<const CAPTURE: bool> {
+    pub(crate) ring: ring::Ring,
+    pub(crate) outlet: Outlet<CAPTURE>,
+    pub(crate) flows: Flows,
+    pub(crate) directory: Directory,
+    /// Nodes of the near-end interfaces, from `first_interface` on.
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) first_interface: u32,
+    /// Class of each declared stream.
+    pub(crate) classes: Vec<Class>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) commands: Receiver<Command>,
+    /// Interval of port samples, 0: none.
+    pub(crate) port_interval: u64,
+}
+
+/// The data plane.
+pub(crate) struct Plane<const CAPTURE: bool> {
+    pub(super) ring: ring::Ring,
+    pub(super) outlet: Outlet<CAPTURE>,
+    pub(super) flows: Flows,
+    pub(super) directory: Directory,
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) first_interface: u32,
+    pub(super) classes: Vec<Class>,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) offset: clock::Offset,
+    pub(super) members: BTreeSet<(u32, NodeId)>,
+    pub(super) fragments: Fragments,
+    pub(super) refusals: Refusals,
+    pub(super) tag: u64,
+    /// CLOCK_MONOTONIC up to which the lanes have advanced.
+    pub(super) advanced: u64,
+    shared: Arc<Shared>,
+    commands: Receiver<Command>,
+    port_interval: u64,
+    next_sample: u64,
+    next_check: u64,
+    ring_lost: u64,
+}
+
+/// What the data plane says at its end.
+pub(crate) struct PlaneReport {
+    pub(crate) lateness: Lateness,
+    pub(crate) refused: u64,
+    pub(crate) records_lost: u64,
+    pub(crate) captures_lost: u64,
+    pub(crate) ring_lost: u64,
+    pub(crate) clock_steps: u64,
+    pub(crate) flows: Vec<FlowReport>,
+    pub(crate) overflow: Undeclared,
+    pub(crate) refusals: Refusals,
+    /// Of the measured fabric, by port.
+    pub(crate) counters: Vec<PortCounters>,
+    pub(crate) fifo: bool,
+    pub(crate) memory_locked: bool,
+}
+
+impl<const CAPTURE: bool> Plane<CAPTURE> {
+    pub(crate) fn new(setup: Setup<CAPTURE>) -> Self {
+        Self {
+            ring: setup.ring,
+            outlet: setup.outlet,
+            flows: setup.flows,
+            directory: setup.directory,
+            nodes: setup.nodes,
+            first_interface: setup.first_interface,
+            classes: setup.classes,
+            lanes: Vec::with_capacity(4),
+            offset: clock::Offset::measure(),
+            members: BTreeSet::new(),
+            fragments: Fragments::new(),
+            refusals: Refusals::default(),
+            tag: 0,
+            advanced: 0,
+            shared: setup.shared,
+            commands: setup.commands,
+            port_interval: setup.port_interval,
+            next_sample: u64::MAX,
+            next_check: 0,
+            ring_lost: 0,
+        }
+    }
+
+    /// Runs until [`Command::Finish`], or until nobody holds the other end of the commands.
+    pub(crate) fn run(mut self) -> PlaneReport {
+        sched::name_thread(c"fabric");
+        let fifo = sched::enter_fifo(PRIORITY);
+        let memory_locked = sched::lock_memory();
+        sched::tighten_timer_slack();
+        // Nothing can be carried before the first lane is there.
+        if let Ok(Command::Open(lane)) = self.commands.recv() {
+            self.open_lane(lane);
+            while self.turn() {}
+        }
+        self.report(fifo, memory_locked)
+    }
+
+    /// One round; false when told to finish.
+    fn turn(&mut self) -> bool {
+        match self.commands.try_recv() {
+            Ok(Command::Open(lane)) => self.open_lane(lane),
+            Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return false,
+            Err(TryRecvError::Empty) => {}
+        }
+        let now = clock::monotonic();
+        let taken = self.drain(now);
+        self.advance(now);
+        self.outlet.flush();
+        if taken > 0 {
+            self.shared.received.fetch_add(taken as u64, Ordering::Relaxed);
+        }
+        let inside: usize = self.lanes.iter().map(|lane| lane.fabric.frames_inside()).sum();
+        self.shared.inside.store(inside as u64, Ordering::Relaxed);
+        if now >= self.next_check {
+            self.next_check = now + HOUSEKEEPING;
+            self.offset.refresh();
+            self.ring_lost += self.ring.take_lost();
+        }
+        if now >= self.next_sample {
+            self.sample_ports();
+        }
+        self.wait();
+        true
+    }
+
+    fn open_lane(&mut self, lane: Lane) {
+        if lane.kind == Kind::Measured {
+            self.ring_lost = 0;
+            self.ring.take_lost();
+            self.offset.steps = 0;
+            if self.port_interval > 0 {
+                self.next_sample = lane.origin + self.port_interval;
+            }
+        }
+        self.open(lane);
+    }
+
+    /// Lets happen what is due. A lane where nothing is due is left alone, so that a frame whose stamp is a little older
+    /// than `now` can still enter at that very stamp.
+    fn advance(&mut self, now: u64) {
+        for lane in &mut self.lanes {
+            if lane.next() <= now {
+                (self.outlet.lane, self.outlet.origin) = (lane.kind, lane.origin);
+                lane.fabric.advance(Time(now - lane.origin), &mut self.outlet);
+                // What is batched keeps its own due time, but the record needs this lane's origin.
+                self.outlet.flush();
+            }
+        }
+        self.advanced = now;
+    }
+
+    fn sample_ports(&mut self) {
+        let Some(lane) = self.lanes.last_mut().filter(|lane| lane.kind == Kind::Measured) else {
+            return;
+        };
+        let time = self.next_sample - lane.origin;
+        for port in 0..lane.fabric.network().ports.len() {
+            let counters = *lane.fabric.counters(PortId::new(port));
+            self.outlet.write(Item::Port(PortSample {
+                time,
+                port: port as u32,
+                counters,
+            }));
+        }
+        lane.fabric.begin_window();
+        self.next_sample += self.port_interval;
+    }
+
+    /// Until something is due, arrives or is commanded.
+    fn wait(&self) {
+        let next = self.lanes.iter().map(Lane::next).min().unwrap_or(u64::MAX);
+        let now = clock::monotonic();
+        if next <= now || self.ring.peek().is_some() {
+            return;
+        }
+        if next - now <= SPIN {
+            while clock::monotonic() < next && self.ring.peek().is_none() {
+                std::hint::spin_loop();
+            }
+            return;
+        }
+        let until = (next - SPIN)
+            .min(self.next_sample.max(now))
+            .min(now + LONGEST_SLEEP);
+        self.sleep(until - now);
+    }
+
+    fn sleep(&self, nanos: u64) {
+        let entry = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut watched = [entry(self.ring.fd()), entry(self.shared.wake.as_raw_fd())];
+        let timeout = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: nanos.min(999_999_999) as i64,
+        };
+        // SAFETY: array and timespec live for the call; no signal mask is passed.
+        unsafe { libc::ppoll(watched.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
+        if watched[1].revents != 0 {
+            self.shared.clear();
+        }
+    }
+
+    fn report(mut self, fifo: bool, memory_locked: bool) -> PlaneReport {
+        self.ring_lost += self.ring.take_lost();
+        let (flows, overflow) = self.flows.report();
+        let counters = match self.lanes.last().filter(|lane| lane.kind == Kind::Measured) {
+            Some(lane) => {
+                let ports = lane.fabric.network().ports.len();
+                (0..ports)
+                    .map(|port| *lane.fabric.counters(PortId::new(port)))
+                    .collect()
+            }
+            None => Vec::new(),
+        };
+        PlaneReport {
+            lateness: self.outlet.lateness,
+            refused: self.outlet.refused,
+            records_lost: self.outlet.records_lost,
+            captures_lost: self.outlet.tap.lost,
+            ring_lost: self.ring_lost,
+            clock_steps: self.offset.steps,
+            flows,
+            overflow,
+            refusals: self.refusals,
+            counters,
+            fifo,
+            memory_locked,
+        }
+    }
+}

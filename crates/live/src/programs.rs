@@ -1,0 +1,349 @@
+//! Programs of the plan in their nodes: found before anything runs, started, watched, stopped, accounted for.
+
+use crate::failure::Failure;
+use crate::kernel::{check, clock};
+use crate::nodes::{Nodes, enter, within};
+use crate::plan::{Plan, ProgramPlan};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What became of a program.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ProgramReport {
+    pub name: String,
+    pub node: String,
+    /// Within the sandbox; null if it never started.
+    pub pid: Option<i32>,
+    /// Run time; negative during set-up.
+    pub started_ns: Option<i64>,
+    pub ended_ns: Option<i64>,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// It was still running when the run ended, and was told to end.
+    pub stopped: bool,
+    pub user_cpu_ns: u64,
+    pub system_cpu_ns: u64,
+    pub max_rss_bytes: u64,
+    /// Relative to the run folder.
+    pub log: PathBuf,
+}
+
+/// One program of the plan.
+pub(crate) struct Program {
+    pub(crate) plan: ProgramPlan,
+    executable: PathBuf,
+    /// CLOCK_MONOTONIC.
+    started: Option<u64>,
+    ended: Option<u64>,
+    ready: bool,
+    stopping_since: Option<u64>,
+    killed: bool,
+    pub(crate) report: ProgramReport,
+}
+
+/// All programs of a run.
+pub(crate) struct Programs {
+    pub(crate) list: Vec<Program>,
+    folder: PathBuf,
+}
+
+impl Programs {
+    /// Finds every program.
+    ///
+    /// # Errors
+    /// A name that appears twice, an unknown node, a program that is not there or may not be executed.
+    pub(crate) fn find(plan: &Plan) -> Result<Self, Failure> {
+        let mut names = BTreeSet::new();
+        let nodes: BTreeSet<&str> = plan.hosts.iter().map(|host| host.node.as_str()).collect();
+        let mut list = Vec::with_capacity(plan.programs.len());
+        for program in &plan.programs {
+            let bad = |why: &str| Failure::internal(format!("plan: program {:?}", program.name), why);
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            if program.name.is_empty() || !program.name.chars().all(is_plain) {
+                return Err(bad("name must consist of letters, digits, '-', '_' and '.'"));
+            }
+            if !names.insert(&program.name) || !nodes.contains(program.node.as_str()) {
+                return Err(bad("appears twice, or its node is no host"));
+            }
+            let first = program.argv.first().ok_or_else(|| bad("no command"))?;
+            let executable = locate(first, program).ok_or_else(|| {
+                Failure::Host(format!(
+                    "program {first:?} of node {:?} was not found or may not be executed",
+                    program.node
+                ))
+            })?;
+            let log = program
+                .log
+                .clone()
+                .unwrap_or_else(|| PathBuf::from(format!("logs/{}.log", program.name)));
+            let report = ProgramReport {
+                name: program.name.clone(),
+                node: program.node.clone(),
+                pid: None,
+                started_ns: None,
+                ended_ns: None,
+                exit_code: None,
+                signal: None,
+                stopped: false,
+                user_cpu_ns: 0,
+                system_cpu_ns: 0,
+                max_rss_bytes: 0,
+                log,
+            };
+            list.push(Program {
+                plan: program.clone(),
+                executable,
+                started: None,
+                ended: None,
+                ready: false,
+                stopping_since: None,
+                killed: false,
+                report,
+            });
+        }
+        Ok(Self {
+            list,
+            folder: plan.folder.clone(),
+        })
+    }
+
+    /// Starts the programs that are due: at set-up (`time` null), or up to a run time.
+    pub(crate) fn start_due(&mut self, nodes: &Nodes, time: Option<u64>) -> Result<(), Failure> {
+        let folder = self.folder.clone();
+        for program in &mut self.list {
+            let due = match (program.plan.start_ns, time) {
+                (None, _) => true,
+                (Some(start), Some(time)) => start <= time,
+                (Some(_), None) => false,
+            };
+            if due && program.started.is_none() {
+                program.start(nodes, &folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Run time of the next start.
+    pub(crate) fn next_start(&self) -> Option<u64> {
+        self.list
+            .iter()
+            .filter(|program| program.started.is_none())
+            .filter_map(|program| program.plan.start_ns)
+            .min()
+    }
+
+    /// Are all started programs that have a port ready?
+    ///
+    /// # Errors
+    /// One that is not ready in its time.
+    pub(crate) fn are_ready(&mut self, nodes: &Nodes) -> Result<bool, Failure> {
+        let mut all = true;
+        for program in &mut self.list {
+            let (Some(ready), Some(started), false) = (program.plan.ready, program.started, program.ready)
+            else {
+                continue;
+            };
+            if is_listening(nodes, &program.plan.node, ready.tcp_port) {
+                program.ready = true;
+                continue;
+            }
+            all = false;
+            if clock::monotonic() - started > ready.timeout_ms.saturating_mul(1_000_000) {
+                let (name, port, log) = (&program.plan.name, ready.tcp_port, program.report.log.display());
+                return Err(Failure::Host(format!(
+                    "program {name:?} does not accept connections on port {port} after {} ms; see {log}",
+                    ready.timeout_ms
+                )));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Takes note of everything that ended, our programs and orphans alike.
+    ///
+    /// # Errors
+    /// An essential program that ended by itself.
+    pub(crate) fn reap(&mut self) -> Result<Vec<(i32, i32)>, Failure> {
+        let mut failed = None;
+        let mut others = Vec::new();
+        loop {
+            let mut status = 0;
+            // SAFETY: an all-zero rusage is valid; both variables are live.
+            let (pid, usage) = unsafe {
+                let mut usage: libc::rusage = std::mem::zeroed();
+                (
+                    libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage),
+                    usage,
+                )
+            };
+            if pid <= 0 {
+                break;
+            }
+            match self
+                .list
+                .iter_mut()
+                .find(|program| program.report.pid == Some(pid) && program.ended.is_none())
+            {
+                Some(program) => {
+                    program.end(status, &usage);
+                    failed = failed.or_else(|| program.failure());
+                }
+                None => others.push((pid, status)),
+            }
+        }
+        failed.map_or(Ok(others), Err)
+    }
+
+    /// Tells what still runs to end: SIGTERM first, SIGKILL after its grace. True once nothing runs any more.
+    pub(crate) fn stop(&mut self) -> bool {
+        let now = clock::monotonic();
+        let mut done = true;
+        for program in self.list.iter_mut().filter(|program| program.is_running()) {
+            done = false;
+            match program.stopping_since {
+                None => {
+                    program.stopping_since = Some(now);
+                    program.report.stopped = true;
+                    program.signal(libc::SIGTERM);
+                }
+                Some(since) if now - since > program.plan.stop_grace_ns && !program.killed => {
+                    program.killed = true;
+                    program.signal(libc::SIGKILL);
+                }
+                Some(_) => {}
+            }
+        }
+        done
+    }
+
+    pub(crate) fn reports(&self, epoch: u64) -> Vec<ProgramReport> {
+        let relative = |time: Option<u64>| time.map(|time| time as i64 - epoch as i64);
+        let list = self.list.iter();
+        list.map(|program| ProgramReport {
+            started_ns: relative(program.started),
+            ended_ns: relative(program.ended),
+            ..program.report.clone()
+        })
+        .collect()
+    }
+}
+
+impl Program {
+    pub(crate) fn is_running(&self) -> bool {
+        self.started.is_some() && self.ended.is_none()
+    }
+
+    fn start(&mut self, nodes: &Nodes, folder: &Path) -> Result<(), Failure> {
+        let plan = &self.plan;
+        let why = |error: io::Error| Failure::host(format!("cannot start program {:?}", plan.name), error);
+        let node = nodes
+            .get(&plan.node)
+            .ok_or_else(|| Failure::internal("no such node", &plan.node))?;
+        let log = folder.join(&self.report.log);
+        if let Some(parent) = log.parent() {
+            std::fs::create_dir_all(parent).map_err(why)?;
+        }
+        let log = File::create(log).map_err(why)?;
+        let work = plan.folder.clone().unwrap_or_else(|| folder.to_owned());
+        std::fs::create_dir_all(&work).map_err(why)?;
+        let namespace = node.namespace().as_raw_fd();
+        let mut command = Command::new(&self.executable);
+        command
+            .arg0(&plan.argv[0])
+            .args(&plan.argv[1..])
+            .envs(&plan.env)
+            .current_dir(work)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(why)?)
+            .stderr(log);
+        // SAFETY: between fork and exec only two system calls are made. A session of its own keeps Ctrl-C of a terminal away
+        // from it (we stop it in order) and lets us find its children.
+        unsafe {
+            command.pre_exec(move || {
+                check(libc::setsid())?;
+                enter(namespace)
+            })
+        };
+        let child = command.spawn().map_err(why)?;
+        // Waited for by `reap`, as PID 1 waits for everybody.
+        self.report.pid = Some(child.id() as i32);
+        self.started = Some(clock::monotonic());
+        Ok(())
+    }
+
+    fn end(&mut self, status: i32, usage: &libc::rusage) {
+        let nanos = |time: libc::timeval| (time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64) * 1_000;
+        self.ended = Some(clock::monotonic());
+        self.report.exit_code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+        self.report.signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+        self.report.user_cpu_ns = nanos(usage.ru_utime);
+        self.report.system_cpu_ns = nanos(usage.ru_stime);
+        self.report.max_rss_bytes = usage.ru_maxrss as u64 * 1024;
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let is_server = self.plan.ready.is_some();
+        let well = self.report.exit_code == Some(0) && !is_server;
+        if !self.plan.essential || self.stopping_since.is_some() || well {
+            return None;
+        }
+        let how = match (self.report.exit_code, self.report.signal) {
+            (_, Some(signal)) => format!("was killed by signal {signal}"),
+            (code, None) => format!("ended with status {}", code.unwrap_or(-1)),
+        };
+        let (name, node) = (&self.plan.name, &self.plan.node);
+        Some(Failure::Host(format!(
+            "program {name:?} of node {node:?}, which the run needs, {how}; see {}",
+            self.report.log.display()
+        )))
+    }
+
+    fn signal(&self, signal: i32) {
+        if let Some(pid) = self.report.pid {
+            // SAFETY: the program has not been waited for, so its id (and that of its session's group) is still its own.
+            unsafe { libc::kill(-pid, signal) };
+        }
+    }
+}
+
+/// Accepts somebody connections on this port in the node?
+fn is_listening(nodes: &Nodes, node: &str, port: u16) -> bool {
+    let Some(node) = nodes.get(node) else { return false };
+    let connect = |address| {
+        let address = SocketAddr::from((address, port));
+        TcpStream::connect_timeout(&address, Duration::from_millis(50)).is_ok()
+    };
+    within(node.namespace(), || {
+        Ok(connect(node.address) || connect(Ipv4Addr::LOCALHOST))
+    })
+    .unwrap_or(false)
+}
+
+/// The executable file of a command, as `execvp` would find it.
+fn locate(command: &str, plan: &ProgramPlan) -> Option<PathBuf> {
+    let is_executable = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if command.contains('/') {
+        let folder = plan.folder.clone().unwrap_or_default();
+        let path = std::path::absolute(folder.join(command)).ok()?;
+        return is_executable(&path).then_some(path);
+    }
+    let path = plan
+        .env
+        .get("PATH")
+        .map(std::ffi::OsString::from)
+        .or_else(|| std::env::var_os("PATH"))?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(command))
+        .find(|path| is_executable(path))
+}

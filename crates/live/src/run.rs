@@ -1,0 +1,401 @@
+//! A run from PID 1's point of view: network, pre-flight check, set-up, measuring, stop, report.
+
+use crate::failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_OK, Failure};
+use crate::kernel::clock;
+use crate::messages::{self, Message};
+use crate::nodes::{self, Nodes};
+use crate::plan::Plan;
+use crate::plane::{Command, Kind, Lane};
+use crate::programs::Programs;
+use crate::report::{self, Check, Circumstances, LiveReport, Names, Times};
+use crate::sandbox::Sandbox;
+use crate::signals;
+use crate::stage::Stage;
+use crate::stats::{self, NodeStatistics};
+use crate::traffic::{State, Traffic};
+use crate::{conditions, preflight};
+use std::sync::Arc;
+use std::time::Duration;
+use timebound_model::{Network, Time};
+
+/// How often the main thread looks around.
+const TICK: Duration = Duration::from_millis(10);
+/// Between the last preparation and time zero.
+const LEAD: u64 = 30_000_000;
+/// Interval of progress messages.
+const PROGRESS: u64 = 250_000_000;
+/// How long endpoints may take beyond the end of the run.
+const ENDPOINTS_GRACE: u64 = 10_000_000_000;
+
+/// What is checked before the sandbox exists.
+pub(crate) struct Prepared {
+    pub(crate) plan: Plan,
+    pub(crate) network: Arc<Network>,
+    pub(crate) changes: Vec<(Time, timebound_fabric::Change)>,
+    pub(crate) programs: Programs,
+}
+
+/// Runs in the sandbox; returns its exit code.
+pub(crate) fn inside(prepared: Prepared, sandbox: &Sandbox) -> i32 {
+    messages::phase("network");
+    match Run::open(prepared, sandbox) {
+        Ok(mut run) => {
+            let outcome = run.measure();
+            run.finish(outcome)
+        }
+        Err(failure) => {
+            messages::emit(&Message::Failed {
+                exit_code: failure.exit_code(),
+                message: &failure.to_string(),
+            });
+            failure.exit_code()
+        }
+    }
+}
+
+struct Run {
+    prepared: Prepared,
+    rootless: bool,
+    nodes: Nodes,
+    traffic: Option<Traffic>,
+    stage: Stage,
+    statistics: Option<NodeStatistics>,
+    signals: libc::sigset_t,
+    input: signals::Input,
+    stopping: bool,
+    times: Times,
+    /// CLOCK_MONOTONIC at time zero.
+    epoch: Option<u64>,
+    epoch_unix: Option<u64>,
+    measured: u64,
+    preflight: Vec<Check>,
+    cpu_at_epoch: (u64, u64),
+    warnings: Vec<String>,
+}
+
+impl Run {
+    fn open(prepared: Prepared, sandbox: &Sandbox) -> Result<Self, Failure> {
+        let begun = clock::monotonic();
+        let signals = signals::block();
+        let nodes = nodes::bring_up(&prepared.plan, &prepared.network)?;
+        let mut times = Times {
+            bring_up_ns: clock::monotonic() - begun,
+            ..Times::default()
+        };
+        let plan = &prepared.plan;
+        // Before the first thread of ours: a fork takes only the calling one along.
+        let traffic = match &plan.endpoints {
+            Some(endpoints) => Some(Traffic::fork(endpoints, &nodes, &plan.folder)?),
+            None => None,
+        };
+        let stage = Stage::open(plan, &prepared.network, &nodes)?;
+        times.bring_up_ns = times.bring_up_ns.max(clock::monotonic() - begun);
+        let statistics = match plan.statistics.node_interval_ns {
+            0 => None,
+            _ => Some(
+                NodeStatistics::create(&plan.folder, sandbox.private_proc)
+                    .map_err(|error| Failure::host("cannot write nodes.csv", error))?,
+            ),
+        };
+        let mut warnings = sandbox.warnings.clone();
+        warnings.extend(nodes.warnings.iter().cloned());
+        warnings.iter().for_each(|warning| messages::warn(warning));
+        Ok(Self {
+            prepared,
+            rootless: sandbox.rootless,
+            nodes,
+            traffic,
+            stage,
+            statistics,
+            signals,
+            input: signals::Input::default(),
+            stopping: false,
+            times,
+            epoch: None,
+            epoch_unix: None,
+            measured: 0,
+            preflight: Vec::new(),
+            cpu_at_epoch: (0, 0),
+            warnings,
+        })
+    }
+
+    fn measure(&mut self) -> Result<(), Failure> {
+        if self.prepared.plan.preflight.enabled {
+            self.check_conditions()?;
+        }
+        self.set_up()?;
+        self.begin()?;
+        let result = self.watch();
+        if let Some(epoch) = self.epoch {
+            self.measured = clock::monotonic().saturating_sub(epoch);
+        }
+        result
+    }
+
+    fn check_conditions(&mut self) -> Result<(), Failure> {
+        messages::phase("preflight");
+        let begun = clock::monotonic();
+        let (plan, network) = (
+            &self.prepared.plan,
+            conditions::without_outages(&self.prepared.network),
+        );
+        let result = preflight::check(plan, &network, &self.nodes, &self.stage);
+        self.times.preflight_ns = clock::monotonic() - begun;
+        self.preflight = result?;
+        if let Some(bad) = self.preflight.iter().find(|check| !check.ok) {
+            let Check {
+                check,
+                expected,
+                measured,
+                ..
+            } = bad;
+            return Err(Failure::Host(format!(
+                "the pre-flight check failed: {check}: expected {expected}, measured {measured}"
+            )));
+        }
+        self.tick(Duration::ZERO)
+    }
+
+    fn set_up(&mut self) -> Result<(), Failure> {
+        messages::phase("setup");
+        let begun = clock::monotonic();
+        let (plan, network) = (&self.prepared.plan, &self.prepared.network);
+        let fabric = conditions::measured(&conditions::unimpaired(network), plan.seed, &[]);
+        self.stage.send(Command::Open(Lane {
+            kind: Kind::Setup,
+            fabric,
+            origin: begun,
+        }));
+        let limit = plan.setup_timeout_ns;
+        self.prepared.programs.start_due(&self.nodes, None)?;
+        let mut connecting = false;
+        loop {
+            self.tick(TICK)?;
+            let programs_ready = self.prepared.programs.are_ready(&self.nodes)?;
+            match &mut self.traffic {
+                Some(traffic) if programs_ready && !connecting => {
+                    connecting = true;
+                    traffic.connect();
+                }
+                Some(traffic) if traffic.state != State::Waiting => break,
+                Some(_) => {}
+                None if programs_ready => break,
+                None => {}
+            }
+            if clock::monotonic() - begun > limit {
+                let what = if connecting {
+                    "the endpoints are not connected"
+                } else {
+                    "programs are not ready"
+                };
+                return Err(Failure::Host(format!(
+                    "{what} after {} s of set-up",
+                    limit / 1_000_000_000
+                )));
+            }
+        }
+        self.times.setup_ns = clock::monotonic() - begun;
+        Ok(())
+    }
+
+    /// Time zero: a fresh fabric takes over.
+    fn begin(&mut self) -> Result<(), Failure> {
+        let Prepared {
+            plan,
+            network,
+            changes,
+            ..
+        } = &self.prepared;
+        let fabric = conditions::measured(network, plan.seed, changes);
+        let epoch = clock::monotonic() + LEAD;
+        self.stage.send(Command::Open(Lane {
+            kind: Kind::Measured,
+            fabric,
+            origin: epoch,
+        }));
+        if let Some(traffic) = &mut self.traffic {
+            traffic.start(epoch);
+        }
+        self.epoch = Some(epoch);
+        self.epoch_unix = Some(epoch.saturating_add_signed(clock::realtime_offset()));
+        self.cpu_at_epoch = stats::cpu_times();
+        messages::phase("measure");
+        Ok(())
+    }
+
+    /// Until the run is over.
+    fn watch(&mut self) -> Result<(), Failure> {
+        let epoch = self.epoch.unwrap_or_default();
+        let (duration, drain) = (self.prepared.plan.duration_ns, self.prepared.plan.drain_ns);
+        let interval = self.prepared.plan.statistics.node_interval_ns;
+        let (mut next_progress, mut next_sample) = (0, 0);
+        loop {
+            let now = clock::monotonic();
+            let time = now.saturating_sub(epoch);
+            let next_start = self
+                .prepared
+                .programs
+                .next_start()
+                .unwrap_or(u64::MAX)
+                .saturating_sub(time);
+            self.tick(TICK.min(Duration::from_nanos(next_start)))?;
+            let now = clock::monotonic();
+            let time = now.saturating_sub(epoch);
+            if now >= epoch {
+                self.prepared.programs.start_due(&self.nodes, Some(time))?;
+            }
+            if time >= next_progress {
+                next_progress = time + PROGRESS;
+                let run_ns = now as i64 - epoch as i64;
+                messages::emit(&Message::Progress {
+                    run_ns,
+                    duration_ns: duration,
+                    frames: self.stage.received(),
+                });
+            }
+            if self.statistics.is_some() && time >= next_sample {
+                next_sample = time - time % interval + interval;
+                self.sample(time as i64)?;
+            }
+            let endpoints_over = self
+                .traffic
+                .as_ref()
+                .is_none_or(|traffic| traffic.state == State::Over);
+            if time >= duration + drain && (endpoints_over || time >= duration + drain + ENDPOINTS_GRACE) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sample(&mut self, time: i64) -> Result<(), Failure> {
+        match &mut self.statistics {
+            Some(statistics) => statistics
+                .sample(time, &self.nodes, &self.prepared.programs)
+                .map_err(|error| Failure::host("cannot write nodes.csv", error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits a moment and takes note of whatever happened.
+    fn tick(&mut self, wait: Duration) -> Result<(), Failure> {
+        let stop =
+            signals::wait(&self.signals, wait).is_some_and(signals::is_stop) || self.input.asks_to_stop();
+        let ended = self.prepared.programs.reap();
+        if stop && !self.stopping {
+            return Err(Failure::Interrupted);
+        }
+        let ended = ended?;
+        if let Some(traffic) = &mut self.traffic {
+            traffic.listen()?;
+            for (pid, status) in ended {
+                traffic.note_end(pid, status)?;
+            }
+        }
+        match self.stage.writer_failure() {
+            Some(text) if !self.stopping => Err(Failure::Host(text)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends everything, in order, and writes down what there is.
+    fn finish(mut self, outcome: Result<(), Failure>) -> i32 {
+        messages::phase("stop");
+        let begun = clock::monotonic();
+        self.stopping = true;
+        self.stop_endpoints();
+        // While the network still works: connections close as they would.
+        while !self.prepared.programs.stop() {
+            // Whatever ends badly now was told to end.
+            let _ = self.tick(TICK);
+        }
+        self.times.stop_ns = clock::monotonic() - begun;
+        let (report, failure) = self.report(outcome.err());
+        messages::emit(&Message::Precision {
+            precision: &report.precision,
+        });
+        let path = self.prepared.plan.folder.join("live.json");
+        let written = serde_json::to_vec_pretty(&report)
+            .map_err(std::io::Error::other)
+            .and_then(|text| std::fs::write(&path, text));
+        let failure = failure.or_else(|| {
+            written
+                .err()
+                .map(|error| Failure::host("cannot write live.json", error))
+        });
+        let exit_code = failure.as_ref().map_or(report.exit_code, Failure::exit_code);
+        match failure {
+            Some(failure) => messages::emit(&Message::Failed {
+                exit_code,
+                message: &failure.to_string(),
+            }),
+            None => messages::emit(&Message::Done {
+                exit_code,
+                report: &path,
+            }),
+        }
+        exit_code
+    }
+
+    fn stop_endpoints(&mut self) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.stop();
+        }
+        let begun = clock::monotonic();
+        let is_over = |run: &Self| {
+            run.traffic
+                .as_ref()
+                .is_none_or(|traffic| traffic.state == State::Over)
+        };
+        while !is_over(&self) && clock::monotonic() - begun < ENDPOINTS_GRACE {
+            let _ = self.tick(TICK);
+        }
+    }
+
+    fn report(&mut self, failure: Option<Failure>) -> (LiveReport, Option<Failure>) {
+        let before = self.cpu_at_epoch;
+        let after = stats::cpu_times();
+        let steal = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
+        let plan = &self.prepared.plan;
+        let (plane, writer_failure) = self.stage.close();
+        let failure = failure.or_else(|| writer_failure.map(Failure::Host));
+        let about = Circumstances {
+            rootless: self.rootless,
+            steal,
+            measured: self.epoch.is_some(),
+            preflight: std::mem::take(&mut self.preflight),
+        };
+        let precision = report::judge(&plan.precision, &plane, about);
+        let exit_code = match (&failure, precision.verdict) {
+            (Some(failure), _) => failure.exit_code(),
+            (None, "disturbed") => EXIT_DISTURBED,
+            (None, "good") => EXIT_OK,
+            (None, _) => EXIT_HOST,
+        };
+        let names = Names::new(plan);
+        let report = LiveReport {
+            schema: 1,
+            run_id: plan.run_id.clone(),
+            exit_code,
+            failure: failure.as_ref().map(ToString::to_string),
+            epoch_unix_ns: self.epoch_unix,
+            epoch_monotonic_ns: self.epoch,
+            measured_ns: self.measured,
+            planned_ns: plan.duration_ns,
+            times: self.times.clone(),
+            precision,
+            ports: report::ports(&plane, &self.prepared.network),
+            undeclared: report::undeclared(&plane.flows, &names),
+            undeclared_overflow: plane.overflow.into(),
+            refused_frames: plane.refusals,
+            tcp: report::tcp(&plane.flows, &names),
+            programs: self
+                .prepared
+                .programs
+                .reports(self.epoch.unwrap_or_else(clock::monotonic)),
+            endpoints: self.traffic.as_mut().and_then(|traffic| traffic.summary.take()),
+            warnings: std::mem::take(&mut self.warnings),
+        };
+        (report, failure)
+    }
+}
