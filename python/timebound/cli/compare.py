@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, print_json, stderr
-from timebound.engine.folder import read_summary
+from timebound.engine.folder import FolderError, read_summary
 
 
 def register(app: App) -> None:
@@ -28,11 +28,14 @@ def compare(
 ) -> int:
     """Compare runs: every flow's figures side by side, what became better or worse, and which verdicts changed."""
     from timebound.cli.table import comparison_table
-    from timebound.report import write_comparison
+    from timebound.report import ReportError, write_comparison
 
     folders = [first, second, *more]
     summaries = [read_summary(folder) for folder in folders]
-    path = write_comparison(folders, output)
+    try:
+        path = write_comparison(folders, output)
+    except ReportError as error:
+        raise FolderError(str(error), "compare between two and six folders that `timebound run` wrote") from error
     if json:
         print_json({"runs": [{"folder": str(f), "flows": s["flows"]} for f, s in zip(folders, summaries, strict=True)]})
     else:

@@ -43,6 +43,8 @@ class Prediction:
     outcomes: dict[tuple[str, str], Outcome]
     ports: list[dict[str, Any]]
     rounds: int
+    steady: Network
+    """What the bounds are worked out on; differs from `network` where conditions change during the run."""
 
     def observed(self, jitter_ns: dict[str, int]) -> dict[tuple[str, str], Outcome]:
         """Bounds for the jitters that were observed at the first ports, where these exceed the declared ones."""
@@ -53,7 +55,7 @@ class Prediction:
         }
         if not larger:
             return self.outcomes
-        found = _outcomes(self.network.holistic(larger), self.streams)
+        found = _outcomes(self.steady.holistic(larger), self.streams)
         return {
             key: self.outcomes[key] if outcome.reason and self.outcomes[key].reason else outcome
             for key, outcome in found.items()
@@ -74,7 +76,7 @@ def predict(plan: Plan) -> Prediction:
     causes = _Causes()
     rounds = 0
     while True:
-        network = Network(plan, _declaration(plan, streams))
+        network = Network(plan, _steady(plan, _declaration(plan, streams)))
         jitters = {name: stream.jitter_ns for name, stream in streams.items() if stream.follows is not None}
         broken: set[str] = set()
         while True:
@@ -103,10 +105,12 @@ def predict(plan: Plan) -> Prediction:
             break
         for name in broken:
             streams[name] = _unbounded(streams[name])
+    # A network whose conditions change is emulated and simulated as it is, but not bounded.
+    steady = network if plan.scenario.events else None
     network = Network(plan, _declaration(plan, streams))
-    analysis = network.holistic({})
-    found = {key: causes.of(key, outcome) for key, outcome in _outcomes(analysis, streams).items()}
-    return Prediction(plan, network, streams, found, analysis["ports"], rounds)
+    analysis = (steady or network).holistic({})
+    found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in _outcomes(analysis, streams).items()}
+    return Prediction(plan, network, streams, found, analysis["ports"], rounds, steady or network)
 
 
 @dataclass(slots=True)
@@ -150,6 +154,39 @@ def _unbounded(stream: Stream) -> Stream:
 
 def _declaration(plan: Plan, streams: dict[str, Stream]) -> dict[str, Any]:
     return {**plan.scenario.declaration(), "streams": [stream.declaration() for stream in streams.values()]}
+
+
+def _steady(plan: Plan, declaration: dict[str, Any]) -> dict[str, Any]:
+    """The declaration for the bounds: a link whose conditions change (`at:`) is one that is interrupted.
+
+    The holistic approach knows one condition per port. An interruption is what it refuses in any case, so no bound is
+    printed for a flow that such a change could touch.
+    """
+    changed = {event.link for event in plan.scenario.events}
+    if not changed:
+        return declaration
+    links = [
+        {**link, **{side: _interrupted(link[side]) for side in ("forward", "backward")}} if index in changed else link
+        for index, link in enumerate(declaration["links"])
+    ]
+    return {**declaration, "links": links}
+
+
+def _said(plan: Plan, outcome: Outcome) -> Outcome:
+    """Says of a link whose conditions change that they change, not that it is interrupted."""
+    if outcome.reason is None:
+        return outcome
+    reason = outcome.reason
+    for event in plan.scenario.events:
+        link = plan.scenario.links[event.link]
+        for name in (f"{link.a}->{link.b}", f"{link.b}->{link.a}"):
+            reason = reason.replace(f"port {name} is out of service at times", f"the conditions of port {name} change")
+    return replace(outcome, reason=reason)
+
+
+def _interrupted(direction: dict[str, Any]) -> dict[str, Any]:
+    impairments = direction["impairments"]
+    return {**direction, "impairments": {**impairments, "outages": [*impairments["outages"], [0, 1]]}}
 
 
 def _outcomes(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tuple[str, str], Outcome]:

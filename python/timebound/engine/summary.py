@@ -10,7 +10,7 @@ from timebound.engine import figures, tables
 from timebound.engine.figures import micros
 from timebound.engine.predict import Outcome, Prediction
 from timebound.scenario.draw import layout
-from timebound.scenario.model import Flow
+from timebound.scenario.model import Flow, Scenario
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,7 +50,7 @@ def summarise(results: Results) -> dict[str, Any]:
         for receiver in flow.receivers:
             entry = _Entry(results, flow, receiver, observed, paths, violations)
             flows.append(entry.build(messages.get((flow.name, receiver))))
-    series: dict[str, Any] = {"time_s": [], "flows": {}, "links": {}}
+    series: dict[str, Any] = {"time_s": [], "flows": {}, "links": {}, "events": _events(scenario)}
     if measured is not None:
         series.update(figures.flow_series(measured, scenario.run.duration_ns))
         series["links"] = tables.link_series(measured, prediction, *figures.series_steps(scenario.run.duration_ns))
@@ -107,6 +107,16 @@ def overall(flows: list[dict[str, Any]], precision: dict[str, Any], violations: 
         if verdicts[verdict]:
             return "unbounded" if verdict == "unsupported" else verdict
     return "met"
+
+
+def _events(scenario: Scenario) -> list[dict[str, Any]]:
+    """Changes of link conditions, on the time axis of the series (which starts after the warm-up)."""
+    found = []
+    for event in scenario.events:
+        link = scenario.links[event.link]
+        text = f"{link.a}-{link.b}: {', '.join(event.changed)}"
+        found.append({"time_s": (event.at_ns - scenario.run.warm_up_ns) / 1e9, "text": text})
+    return found
 
 
 def _by_pair(messages: pl.DataFrame) -> dict[tuple[str, str], pl.DataFrame]:

@@ -1,0 +1,66 @@
+"""Predictions: answers take over the jitter of what they answer, and the first cause of a missing bound is named."""
+
+from __future__ import annotations
+
+from timebound.engine.predict import Prediction, predict
+from timebound.scenario import load
+from timebound.stacks import build_plan
+
+TEXT = """
+name: two
+network:
+  defaults: {link: {rate: 100 Mbit/s, delay: 5 us}, switch: {delay: 10..20 us}}
+  nodes: {a: host, b: host, c: host, s: switch}
+  links: [[a, s], [b, s], [c, s]]
+flows: [{name: alpha, from: a, to: c, size: 100 B, period: 10 ms, jitter: 1 ms, qos: 1}]
+stack: {mqtt: {broker: b}}
+"""
+
+
+def prediction(more: str = "", **overrides: str) -> Prediction:
+    return predict(build_plan(load(TEXT + more, overrides)))
+
+
+def test_a_broker_forwards_with_the_jitter_of_what_arrives() -> None:
+    found = prediction()
+    arrival = found.outcomes["alpha/publish", "b"]
+    assert arrival.nominal_ns is not None and arrival.best_ns is not None
+    deliver = found.streams["alpha/deliver>c"]
+    assert deliver.follows is not None
+    assert deliver.jitter_ns == arrival.nominal_ns - arrival.best_ns + deliver.follows.extra_ns
+
+
+def test_acknowledgements_come_with_one_period_more_jitter_than_their_data() -> None:
+    found = prediction()
+    arrival = found.outcomes["alpha/publish", "b"]
+    assert arrival.nominal_ns is not None and arrival.best_ns is not None
+    assert found.streams["alpha/publish/ack"].jitter_ns == arrival.nominal_ns - arrival.best_ns + 10_000_000
+
+
+def test_larger_observed_jitters_raise_the_bound_and_smaller_ones_do_not_lower_it() -> None:
+    found = prediction(
+        "background: [{kind: burst, from: a, to: c, size: 1000 B, frames: 3, period: 5 ms, priority: 1}]\n"
+    )
+    key = ("alpha/publish", "b")
+    declared = found.outcomes[key].actual_ns
+    # Jitter of the burst that shares the class: more of its frames can come together.
+    more = found.observed({stream.name: stream.jitter_ns + 20_000_000 for stream in found.streams.values()})
+    less = found.observed(dict.fromkeys(found.streams, 0))
+    assert declared is not None and more[key].actual_ns is not None
+    assert more[key].actual_ns > declared and less[key].actual_ns == declared
+
+
+def test_conditions_that_change_during_the_run_leave_no_bound() -> None:
+    found = prediction("at: {1 s: {link a-s: {rate: 50 Mbit/s}}}\n")
+    outcome = found.outcomes["alpha/publish", "b"]
+    assert outcome.kind == "unsupported" and outcome.actual_ns is None
+    assert outcome.reason is not None and "the conditions of port" in outcome.reason and "change" in outcome.reason
+
+
+def test_a_flow_without_least_distance_has_no_bound_and_neither_have_its_answers() -> None:
+    found = prediction(**{"flows.alpha.pattern": "poisson"})
+    assert {outcome.kind for outcome in found.outcomes.values()} == {"no-finite-bound"}
+
+
+def test_predictions_are_the_same_each_time() -> None:
+    assert prediction().outcomes == prediction().outcomes
