@@ -128,7 +128,9 @@ impl PortState {
         (self.last_arrival, self.last_entry) = (0, 0);
         self.counters = PortCounters::default();
         self.switching_draws = wiring.switching_names[id.index()].draws(seed);
-        self.rules = None;
+        if let Some(rules) = &mut self.rules {
+            rules.reseed(&wiring.rule_names[id.index()], seed);
+        }
         self.impair(&port.impairments, wiring, id, seed);
     }
 

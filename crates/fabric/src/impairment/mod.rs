@@ -59,6 +59,17 @@ struct RuleDraws {
     jitter: Draws,
 }
 
+impl RuleDraws {
+    fn new(names: &RuleNames, seed: u64) -> Self {
+        Self {
+            loss: names.loss.draws(seed),
+            corruption: names.corruption.draws(seed),
+            duplication: names.duplication.draws(seed),
+            jitter: names.jitter.draws(seed),
+        }
+    }
+}
+
 /// The hashed names of a link's random streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleNames {
@@ -81,22 +92,21 @@ impl RuleNames {
 
 impl Rules {
     pub(crate) fn new(impairments: &Impairments, names: &RuleNames, seed: u64) -> Self {
-        let draws = RuleDraws {
-            loss: names.loss.draws(seed),
-            corruption: names.corruption.draws(seed),
-            duplication: names.duplication.draws(seed),
-            jitter: names.jitter.draws(seed),
-        };
         let mut rules = Self {
             outage: None,
             loss: None,
             corruption: None,
             duplication: None,
             jitter: None,
-            draws,
+            draws: RuleDraws::new(names, seed),
         };
         rules.change(impairments);
         rules
+    }
+
+    /// The streams from their start, under another seed.
+    pub(crate) fn reseed(&mut self, names: &RuleNames, seed: u64) {
+        self.draws = RuleDraws::new(names, seed);
     }
 
     /// Other conditions from now on; the random streams go on where they are.
