@@ -3,6 +3,7 @@
 
 mod capture;
 mod conditions;
+mod doctor;
 mod failure;
 mod kernel;
 mod messages;
@@ -21,6 +22,7 @@ pub mod stats;
 mod traffic;
 pub mod writer;
 
+pub use doctor::{Doctor, doctor};
 pub use failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, Failure};
 
 use plan::Plan;

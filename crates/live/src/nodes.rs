@@ -260,7 +260,7 @@ fn connect(plan: &Plan, list: &[Node]) -> io::Result<()> {
 }
 
 fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
-    let mut work = || -> io::Result<()> {
+    let work = || -> io::Result<()> {
         for (node, host) in list.iter().zip(&plan.hosts) {
             enter(node.namespace.as_raw_fd())?;
             let mut requests = netlink::Netlink::open()?;
@@ -273,7 +273,7 @@ fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
         }
         Ok(())
     };
-    std::thread::scope(|scope| scope.spawn(&mut work).join())
+    std::thread::scope(|scope| scope.spawn(work).join())
         .map_err(|_| Failure::internal("bring-up", "a helper thread panicked"))?
         .map_err(|error| Failure::host("cannot configure the nodes", error))
 }

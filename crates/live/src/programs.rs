@@ -264,10 +264,11 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(why)?)
             .stderr(log);
-        // SAFETY: between fork and exec only two system calls are made. A session of its own keeps Ctrl-C of a terminal away
+        // SAFETY: between fork and exec only three system calls are made. A session of its own keeps Ctrl-C of a terminal away
         // from it (we stop it in order) and lets us find its children.
         unsafe {
             command.pre_exec(move || {
+                crate::signals::unblock();
                 check(libc::setsid())?;
                 enter(namespace)
             })

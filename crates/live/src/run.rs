@@ -347,7 +347,7 @@ impl Run {
                 .as_ref()
                 .is_none_or(|traffic| traffic.state == State::Over)
         };
-        while !is_over(&self) && clock::monotonic() - begun < ENDPOINTS_GRACE {
+        while !is_over(self) && clock::monotonic() - begun < ENDPOINTS_GRACE {
             let _ = self.tick(TICK);
         }
     }

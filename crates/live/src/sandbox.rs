@@ -90,7 +90,8 @@ fn die_with_parent() -> Result<(), Failure> {
     Ok(())
 }
 
-fn unshare(rootless: bool) -> Result<(), Failure> {
+/// Moves the calling process into new namespaces.
+pub(crate) fn unshare(rootless: bool) -> Result<(), Failure> {
     // SAFETY: cannot fail.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     let spaces =

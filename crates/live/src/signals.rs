@@ -17,6 +17,16 @@ pub(crate) fn block() -> libc::sigset_t {
     }
 }
 
+/// Lets all signals through again: a program must not inherit our mask.
+pub(crate) fn unblock() {
+    // SAFETY: as in `block`.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
 /// The next of the blocked signals, or `None` after `timeout`.
 pub(crate) fn wait(set: &libc::sigset_t, timeout: Duration) -> Option<i32> {
     let timeout = libc::timespec {

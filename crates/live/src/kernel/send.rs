@@ -32,18 +32,10 @@ impl Sender {
             ))?)
         };
         set_option(socket.as_raw_fd(), libc::SOL_PACKET, PACKET_QDISC_BYPASS, 1)?;
-        // SAFETY: all three are plain C structures for which zero is a valid value.
-        let (mut addresses, mut parts, mut messages): (
-            Box<[libc::sockaddr_ll; BATCH]>,
-            Box<[libc::iovec; BATCH]>,
-            Box<[libc::mmsghdr; BATCH]>,
-        ) = unsafe {
-            (
-                Box::new(std::mem::zeroed()),
-                Box::new(std::mem::zeroed()),
-                Box::new(std::mem::zeroed()),
-            )
-        };
+        // SAFETY (all three): plain C structures, for which zero is a valid value.
+        let mut addresses: Box<[libc::sockaddr_ll; BATCH]> = Box::new(unsafe { std::mem::zeroed() });
+        let mut parts: Box<[libc::iovec; BATCH]> = Box::new(unsafe { std::mem::zeroed() });
+        let mut messages: Box<[libc::mmsghdr; BATCH]> = Box::new(unsafe { std::mem::zeroed() });
         for index in 0..BATCH {
             addresses[index].sll_family = libc::AF_PACKET as u16;
             let header = &mut messages[index].msg_hdr;

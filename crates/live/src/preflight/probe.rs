@@ -189,7 +189,7 @@ pub(super) fn tcp(nodes: &Nodes, route: &Route, bytes: usize, deadline: u64) -> 
     let (mut inward, _) = listener.accept()?;
     inward.set_read_timeout(Some(timeout))?;
     out.set_write_timeout(Some(timeout))?;
-    let sent: Vec<u8> = (0..bytes).map(|index| (index * 31 >> 3) as u8).collect();
+    let sent: Vec<u8> = (0..bytes).map(|index| ((index * 31) >> 3) as u8).collect();
     let mut received = vec![0u8; bytes];
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| out.write_all(&sent));
