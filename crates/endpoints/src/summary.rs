@@ -64,10 +64,10 @@ pub struct ReceiverSummary {
 pub struct BackgroundSummary {
     pub name: String,
     pub sent_bytes: u64,
-    /// Datagrams, requests, pictures; for bulk TCP the number of writes.
+    /// Datagrams (of bursts and video over UDP too), requests, pictures over TCP; for bulk TCP the number of writes.
     pub sent_messages: u64,
     pub received_bytes: u64,
-    /// Datagrams, requests that arrived, pictures over TCP (whole ones); for bulk TCP the number of reads.
+    /// Likewise what arrived (whole requests and pictures); for bulk TCP the number of reads.
     pub received_messages: u64,
     /// Answers that came back to the source (request-response).
     pub responses: u64,
