@@ -1,0 +1,163 @@
+//! Ports and links: waiting, sending, and the way to the next node.
+
+use super::{Fabric, Switching};
+use crate::events::{Event, LAST};
+use crate::frame::{DropReason, Sink};
+use crate::slab::NONE;
+use std::cmp::Reverse;
+use timebound_model::{PortId, Time};
+
+impl Fabric {
+    #[inline]
+    pub(super) fn enqueue<S: Sink>(&mut self, now: u64, port: u32, index: u32, sink: &mut S) {
+        let state = &mut self.ports[port as usize];
+        if state.passes {
+            return self.pass(now, port, index, sink);
+        }
+        let wire = self.slab.get(index).frame.wire.0;
+        // A frame that need not wait behind another takes no buffer.
+        if !state.is_idle() && !state.has_room(wire) {
+            return self.drop(now, Some(port), index, DropReason::Buffer, sink);
+        }
+        if state.is_idle() && state.medium == NONE {
+            return self.send(now, port, index);
+        }
+        state.queues.push(&mut self.slab, index);
+        state.count_queued(wire);
+        if state.sending == NONE && !state.requested {
+            self.request_medium(now, port);
+        }
+    }
+
+    pub(super) fn request_medium(&mut self, now: u64, port: u32) {
+        let state = &mut self.ports[port as usize];
+        state.requested = true;
+        let medium = state.medium;
+        if self.media[medium as usize].request(now, port) {
+            self.events.push(now, LAST, Event::Grant(medium));
+        }
+    }
+
+    #[inline]
+    pub(super) fn start_transmission(&mut self, now: u64, port: u32) {
+        let state = &mut self.ports[port as usize];
+        if let Some(index) = state.queues.pop(&self.slab) {
+            state.counters.queued_bytes -= u64::from(self.slab.get(index).frame.wire.0);
+            self.send(now, port, index);
+        }
+    }
+
+    #[inline]
+    pub(super) fn send(&mut self, now: u64, port: u32, index: u32) {
+        let sequence = self.next_sequence();
+        let state = &mut self.ports[port as usize];
+        let end = now + state.rate.transmission_time(self.slab.get(index).frame.wire).0;
+        (state.sending, state.sending_since, state.spoiled) = (index, now, state.down);
+        self.events.push(end, sequence, Event::TransmissionEnd(port));
+    }
+
+    #[inline]
+    pub(super) fn end_transmission<S: Sink>(&mut self, now: u64, port: u32, sink: &mut S) {
+        let state = &mut self.ports[port as usize];
+        let (index, started, spoiled) = (state.sending, state.sending_since, state.spoiled);
+        let medium = state.medium;
+        state.sending = NONE;
+        self.launch(now, port, index, started, spoiled, sink);
+        let waits = !self.ports[port as usize].queues.is_empty();
+        if medium == NONE {
+            if waits {
+                self.start_transmission(now, port);
+            }
+            return;
+        }
+        if self.media[medium as usize].release() {
+            self.events.push(now, LAST, Event::Grant(medium));
+        }
+        if waits {
+            self.request_medium(now, port);
+        }
+    }
+
+    /// Out of a shared segment: on the air already, so the frame goes on at once.
+    pub(super) fn pass<S: Sink>(&mut self, now: u64, port: u32, index: u32, sink: &mut S) {
+        let down = self.ports[port as usize].down;
+        self.launch(now, port, index, now, down, sink);
+    }
+
+    /// The last bit is on the link: count, let the impairments judge, send it on its way.
+    #[inline]
+    pub(super) fn launch<S: Sink>(
+        &mut self,
+        now: u64,
+        port: u32,
+        index: u32,
+        started: u64,
+        spoiled: bool,
+        sink: &mut S,
+    ) {
+        let frame = &self.slab.get(index).frame;
+        if S::TRANSMISSIONS {
+            sink.transmitted(PortId(port), Time(started), Time(now), frame);
+        }
+        let state = &mut self.ports[port as usize];
+        state.count_sent(frame.wire.0);
+        let mut delay = state.propagation;
+        if state.rules.is_some() || spoiled {
+            let outcome = state
+                .rules
+                .as_mut()
+                .map(|rules| rules.judge(started, now))
+                .unwrap_or_default();
+            let reason = if spoiled {
+                Some(DropReason::Outage)
+            } else {
+                outcome.dropped
+            };
+            if let Some(reason) = reason {
+                return self.drop(now, Some(port), index, reason, sink);
+            }
+            delay += outcome.delay;
+            self.slab.get_mut(index).damaged |= outcome.damaged;
+            if outcome.duplicated {
+                sink.copied(self.slab.get(index).frame.handle, 1);
+                let copy = self.slab.copy(index);
+                self.fly(now, port, index, delay);
+                return self.fly(now, port, copy, delay);
+            }
+        }
+        self.fly(now, port, index, delay);
+    }
+
+    /// Under way for `delay`, then (at a switch) for the switching delay. Unless the link reorders, a frame neither arrives
+    /// nor is switched before its predecessor on the link. (Both waits are one event, which halves the event queue's work.)
+    #[inline]
+    pub(super) fn fly(&mut self, now: u64, port: u32, index: u32, delay: u64) {
+        let sequence = self.next_sequence();
+        let switching = self.switching;
+        let state = &mut self.ports[port as usize];
+        let extra = state.switching_least
+            + match state.switching_range {
+                0 => 0,
+                range => match switching {
+                    Switching::Uniform => state.switching_draws.up_to(range),
+                    Switching::Extremes => range * (state.switching_draws.bits() & 1),
+                    Switching::Least => 0,
+                    Switching::Greatest => range,
+                },
+            };
+        let entry = self.slab.get_mut(index);
+        entry.sequence = sequence;
+        if state.reorders {
+            entry.time = now + delay + extra;
+            state.overtaking.push(Reverse((entry.time, sequence, index)));
+            self.events.push(entry.time, sequence, Event::Overtaking(port));
+            return;
+        }
+        state.last_arrival = state.last_arrival.max(now + delay);
+        state.last_entry = state.last_entry.max(state.last_arrival + extra);
+        entry.time = state.last_entry;
+        if state.in_flight.push(&mut self.slab, index) {
+            self.events.push(state.last_entry, sequence, Event::Arrival(port));
+        }
+    }
+}
