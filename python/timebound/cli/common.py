@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from timebound.engine.catalogue import find
+from timebound.scenario.builtin import find
 from timebound.scenario import load
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import Problem, ScenarioError

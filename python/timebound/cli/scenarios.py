@@ -14,9 +14,9 @@ def register(app: App) -> None:
 
 def scenarios(*, json: AsJson = False) -> int:
     """List the built-in scenarios; each is a folder with a README that can be copied and changed."""
-    from timebound.engine.catalogue import entries
+    from timebound.scenario.builtin import builtin
 
-    found = entries()
+    found = builtin()
     if json:
         print_json([{"name": s.name, "file": str(s.file), "description": s.description} for s in found])
         return 0
