@@ -105,6 +105,12 @@ impl Tally {
         }
     }
 
+    /// Slots for releases under way that were ever needed.
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> usize {
+        self.flights.len()
+    }
+
     pub(crate) fn outcome(&self, network: &Network) -> Vec<StreamOutcome> {
         let stream = |index: usize| {
             let released = self.released[index];
