@@ -151,7 +151,7 @@ impl Captures {
     }
 
     /// Empties the files' buffers.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.drain()?;
         self.files.iter_mut().try_for_each(|file| file.get_mut().flush())
     }

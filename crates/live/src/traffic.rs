@@ -189,13 +189,15 @@ mod child {
     //! A build without endpoints refuses plans that ask for them.
     use super::*;
 
-    pub(super) fn parse(_plan: &serde_json::Value) -> Result<(), Failure> {
+    pub(super) struct NoPlan;
+
+    pub(super) fn parse(_plan: &serde_json::Value) -> Result<NoPlan, Failure> {
         Err(Failure::Host(
             "this build has no built-in endpoints (feature `endpoints`)".to_owned(),
         ))
     }
 
-    pub(super) fn run(_plan: &(), _nodes: &Nodes, _folder: &Path, stream: UnixStream) {
+    pub(super) fn run(_plan: &NoPlan, _nodes: &Nodes, _folder: &Path, stream: UnixStream) {
         let mut orders = Orders {
             stream,
             received: Vec::new(),

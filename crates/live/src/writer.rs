@@ -7,13 +7,15 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use timebound_fabric::PortCounters;
 
 /// Room between data plane and writer, in items: seconds of 20,000 frames/s.
 pub(crate) const QUEUE: usize = 1 << 16;
-/// How often the writer looks; also the most that is lost when the machine itself stops.
+/// How often the writer looks.
 const INTERVAL: Duration = Duration::from_millis(5);
+/// How often buffers go to the files: the most that is lost when the sandbox is killed.
+const FLUSH: Duration = Duration::from_millis(200);
 /// Columns of `ports.csv`; cumulative since time zero but for `queue_max_bytes`, which is the interval's own.
 pub const PORT_COLUMNS: &str =
     "t_ns,port,frames,wire_bytes,dropped_buffer,dropped_link,queue_bytes,queue_max_bytes";
@@ -64,6 +66,7 @@ pub(crate) struct Writer {
     captures: Captures,
     phase: Kind,
     failed: bool,
+    flushed: Instant,
 }
 
 impl Writer {
@@ -92,6 +95,7 @@ impl Writer {
             captures,
             phase: Kind::Setup,
             failed: false,
+            flushed: Instant::now(),
         })
     }
 
@@ -161,7 +165,12 @@ impl Writer {
         if written > 0 {
             self.lock().frames += written;
         }
-        self.captures.drain()
+        self.captures.drain()?;
+        if self.flushed.elapsed() >= FLUSH && !self.failed {
+            self.flushed = Instant::now();
+            self.flush()?;
+        }
+        Ok(())
     }
 
     fn write_port(&mut self, sample: &PortSample) -> io::Result<()> {
@@ -187,6 +196,6 @@ impl Writer {
             ingress.flush()?;
             deliveries.flush()?;
         }
-        self.captures.finish()
+        self.captures.flush()
     }
 }

@@ -1,0 +1,185 @@
+//! However a run ends: what was measured is kept, what was created is gone, and the exit code says which it was.
+
+mod common;
+
+use common::{Folder, Sandbox, direction, is_running, plan, python, run, within_two_seconds};
+use serde_json::json;
+
+fn quick(folder: &Folder) -> serde_json::Value {
+    plan(folder, direction(100_000_000, 0, json!({})), 0.2)
+}
+
+#[test]
+fn a_run_as_root_and_without_ends_well_and_says_what_it_had() {
+    for rootless in [false, true] {
+        let folder = Folder::new(&format!("well-{rootless}"));
+        let mut plan = quick(&folder);
+        plan["force_rootless"] = json!(rootless);
+        plan["programs"] = json!([{"name": "hello", "node": "h1", "argv": ["echo", "hello"]}]);
+        let Some(said) = run(&folder, &plan) else { return };
+        assert!(
+            said.code == 0 || said.code == 4,
+            "{} {}",
+            said.code,
+            said.failure()
+        );
+        let live = folder.live();
+        assert_eq!(live["precision"]["early"], 0);
+        assert!(
+            live["precision"]["preflight"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|check| check["ok"] == true)
+        );
+        assert_eq!(live["programs"][0]["exit_code"], 0);
+        assert_eq!(folder.read("logs/hello.log"), "hello\n");
+        assert!(folder.read("nodes.csv").starts_with("t_ns,node,cpu_ns"));
+        if rootless {
+            assert_eq!(live["precision"]["rootless"], true);
+        }
+    }
+}
+
+#[test]
+fn a_missing_program_is_named_before_anything_starts() {
+    let folder = Folder::new("missing");
+    let mut plan = quick(&folder);
+    plan["programs"] = json!([{"name": "x", "node": "h1", "argv": ["no-such-program-of-ours"]}]);
+    let said = Sandbox::start(&folder, &plan).finish();
+    assert_eq!(said.code, 3);
+    assert!(
+        said.failure().contains("no-such-program-of-ours"),
+        "{}",
+        said.failure()
+    );
+    assert!(said.event("phase").is_none() && !folder.0.join("frames.bin").exists());
+}
+
+#[test]
+fn a_plan_that_makes_no_sense_is_refused() {
+    for (key, value, word) in [
+        ("schema", json!(99), "schema"),
+        (
+            "markers",
+            json!([{"source": "10.1.0.1", "destination": "10.1.0.2", "protocol": "udp", "data": "nobody"}]),
+            "nobody",
+        ),
+        ("run_id", json!("../up"), "run_id"),
+        (
+            "events",
+            json!([{"at_ns": 1, "port": {"from": "h1", "to": "h9"}}]),
+            "h9",
+        ),
+    ] {
+        let folder = Folder::new(&format!("nonsense-{key}"));
+        let mut plan = quick(&folder);
+        plan[key] = value;
+        let said = Sandbox::start(&folder, &plan).finish();
+        assert!(
+            said.failure().contains(word) || said.failure().contains("namespaces"),
+            "{}",
+            said.failure()
+        );
+        assert!(said.code == 1 || said.code == 3);
+    }
+}
+
+#[test]
+fn an_essential_program_that_dies_ends_the_run_and_keeps_what_was_measured() {
+    let folder = Folder::new("essential");
+    let mut plan = quick(&folder);
+    plan["duration_ns"] = json!(20_000_000_000u64);
+    let mut broker = python(
+        "broker",
+        "h2",
+        "import time; time.sleep(0.3); raise SystemExit(5)",
+        None,
+    );
+    broker["essential"] = json!(true);
+    plan["programs"] = json!([broker]);
+    let Some(said) = run(&folder, &plan) else { return };
+    assert_eq!(said.code, 3);
+    assert!(
+        said.failure().contains("broker") && said.failure().contains("status 5"),
+        "{}",
+        said.failure()
+    );
+    assert_eq!(folder.live()["programs"][0]["exit_code"], 5);
+    assert!(folder.0.join("frames.bin").exists());
+}
+
+#[test]
+fn asked_to_stop_it_keeps_what_was_measured() {
+    for how in ["signal", "word", "end of input"] {
+        let folder = Folder::new("stop");
+        let mut plan = quick(&folder);
+        plan["duration_ns"] = json!(60_000_000_000u64);
+        plan["preflight"] = json!({"enabled": false});
+        plan["programs"] = json!([
+            python("receive", "h2", common::RECEIVER, None),
+            python("send", "h1", &common::sender(100_000, 100, 0.002), Some(0))
+        ]);
+        let mut sandbox = Sandbox::start(&folder, &plan);
+        if !sandbox.await_phase("measure") {
+            return common::skip(sandbox.finish().failure());
+        }
+        let frames = || std::fs::metadata(folder.0.join("frames.bin")).map_or(0, |meta| meta.len());
+        // While it runs: what is measured gets to the disk on the way, not at the end.
+        assert!(within_two_seconds(|| frames() > 4800), "{how}: {}", frames());
+        match how {
+            // SAFETY: our own child, not waited for yet.
+            "signal" => drop(unsafe { libc::kill(sandbox.child.id() as i32, libc::SIGINT) }),
+            "word" => sandbox.say_stop(),
+            _ => drop(sandbox.child.stdin.take()),
+        }
+        let said = sandbox.finish();
+        assert_eq!(said.code, 130, "{how}: {}", said.failure());
+        assert_eq!(frames() % 48, 0, "{how}");
+        assert_eq!(folder.live()["exit_code"], 130);
+    }
+}
+
+#[test]
+fn killed_it_leaves_nothing() {
+    for victim in ["sandbox", "parent"] {
+        let folder = Folder::new(&format!("kill-{victim}"));
+        let mut plan = quick(&folder);
+        let mark = format!("timebound-test-{}-{victim}", std::process::id());
+        plan["duration_ns"] = json!(60_000_000_000u64);
+        plan["preflight"] = json!({"enabled": false});
+        plan["programs"] =
+            json!([{"name": "sleeper", "node": "h1", "argv": ["sh", "-c", format!("sleep 60; : {mark}")]}]);
+        let file = folder.0.join("plan.json");
+        std::fs::write(&file, plan.to_string()).unwrap();
+        let program = env!("CARGO_BIN_EXE_live-sandbox");
+        let mut command = std::process::Command::new(if victim == "parent" { "sh" } else { program });
+        if victim == "parent" {
+            // Something after it keeps the shell from becoming the sandbox itself.
+            command
+                .arg("-c")
+                .arg(format!("{program} {}; true", file.display()));
+        } else {
+            command.arg(&file);
+        }
+        let (piped, null) = (std::process::Stdio::piped, std::process::Stdio::null);
+        let child = command.stdin(piped()).stdout(null()).spawn().unwrap();
+        let mut child = Sandbox { child };
+        if !within_two_seconds(|| is_running(&mark)) {
+            child.child.kill().unwrap();
+            child.child.wait().unwrap();
+            return common::skip("the sandbox did not start its program");
+        }
+        child.child.kill().unwrap();
+        child.child.wait().unwrap();
+        assert!(
+            within_two_seconds(|| !is_running(&mark)),
+            "{victim}: the program lives on"
+        );
+        let plan_name = file.display().to_string();
+        assert!(
+            within_two_seconds(|| !is_running(&plan_name)),
+            "{victim}: the sandbox lives on"
+        );
+    }
+}
