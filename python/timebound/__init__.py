@@ -1,10 +1,12 @@
 """Timebound: do publish/subscribe messages arrive in time?
 
+```python
 import timebound
 
 experiment = timebound.load("hello")
-experiment.predict()          # a polars frame: one row per flow and receiver
-run = experiment.run()        # predict, simulate, emulate; a folder with a report
+experiment.predict()  # a polars frame: one row per flow and receiver
+run = experiment.run()  # predict, simulate, emulate; a folder with a report
+```
 """
 
 from __future__ import annotations

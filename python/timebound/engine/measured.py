@@ -87,7 +87,7 @@ def _nodes(path: Path, warm_up: int) -> pl.DataFrame | None:
 
     if not path.exists():
         return None
-    table = pl.read_csv(path, truncate_ragged_lines=True, ignore_errors=True).drop_nulls("node")
+    table = _read_csv(path, "node", pl.String)
     busy, elapsed = pl.col("cpu_ns").diff().over("node"), pl.col("t_ns").diff().over("node")
     return table.with_columns(cpu_share=pl.when(elapsed > 0).then(busy / elapsed)).with_columns(
         pl.col("t_ns") - warm_up
@@ -100,7 +100,7 @@ def _links(path: Path, warm_up: int) -> pl.DataFrame | None:
 
     if not path.exists():
         return None
-    table = pl.read_csv(path, truncate_ragged_lines=True, ignore_errors=True).drop_nulls("port")
+    table = _read_csv(path, "port", pl.Int64)
     counters = [pl.col(name).diff().over("port").fill_null(pl.col(name)) for name in CUMULATIVE]
     start = pl.col("t_ns").shift(1).over("port").fill_null(0)
     return table.with_columns(*counters, start.alias("start_ns"), (pl.col("t_ns") - start).alias("length_ns")).select(
@@ -110,6 +110,15 @@ def _links(path: Path, warm_up: int) -> pl.DataFrame | None:
         *CUMULATIVE,
         "queue_max_bytes",
     )
+
+
+def _read_csv(path: Path, key: str, kind: Any) -> pl.DataFrame:
+    """A table of integers but for its key; a last line that was cut off is left out."""
+    import polars as pl
+
+    header = path.read_text(encoding="utf-8").partition("\n")[0].split(",")
+    schema = {name: kind if name == key else pl.Int64 for name in header}
+    return pl.read_csv(path, schema=schema, truncate_ragged_lines=True, ignore_errors=True).drop_nulls()
 
 
 def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFrame) -> pl.DataFrame:

@@ -131,7 +131,7 @@ def _emulate(results: Results, folder: Path, progress: Progress, *, rootless: bo
     emulation = emulate(results.prediction, folder, _teller(results.prediction, progress), rootless=rootless)
     live_file = folder / "live.json"
     live = json.loads(live_file.read_text(encoding="utf-8")) if live_file.exists() else {}
-    if live:
+    if live.get("epoch_unix_ns") is not None:
         progress.step("measure", "joining the records")
         results.measured = measure(results.prediction, folder, live)
     return emulation

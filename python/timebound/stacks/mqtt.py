@@ -175,7 +175,8 @@ class _Connection:
             {
                 "name": name,
                 "node": node,
-                "client_id": name,
+                # Letters and digits alone: brokers may refuse anything else (MQTT 5.0, section 3.1.3.1).
+                "client_id": f"tb{len(self.plan.clients):06d}",
                 "protocol": 5 if self.stack.version == "5" else 4,
                 "broker": addresses[self.broker.node],
                 "port": self.broker.port,
