@@ -1,7 +1,7 @@
-//! Latency through a broker on loopback: one publisher, one subscriber, 1000 messages per second of 100 bytes for 10 s.
+//! Latency through a broker on loopback: one publisher, one subscriber, messages of 100 bytes.
 //!
-//! `cargo run --release --example latency -- [PORT]` measures the broker that listens at 127.0.0.1:PORT; without a port it starts
-//! the embedded broker as a process of its own. For mosquitto: `mosquitto -c FILE` with the lines `listener PORT 127.0.0.1`,
+//! `cargo run --release --example latency -- [PORT [RATE [SECONDS]]]` measures the broker that listens at 127.0.0.1:PORT (0, the
+//! default: the embedded broker, started as a process of its own) with 1000 messages per second for 10 s unless told otherwise. For mosquitto: `mosquitto -c FILE` with the lines `listener PORT 127.0.0.1`,
 //! `allow_anonymous true`, `set_tcp_nodelay true`.
 
 use serde_json::json;
@@ -10,8 +10,6 @@ use std::time::Duration;
 use timebound_endpoints::broker::{BrokerConfig, broker};
 use timebound_endpoints::record::{Kind, read_records};
 use timebound_endpoints::{Control, EndpointPlan, RunClock, SameNamespace, run};
-
-const SECONDS: u64 = 10;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -29,18 +27,41 @@ fn main() -> Result<(), Failure> {
                 workers: 1,
             })?)
         }
-        Some(port) => measure(port.parse()?),
-        None => embedded(),
+        _ => {
+            let number = |index: usize, default: u64| {
+                std::env::args()
+                    .nth(index)
+                    .map_or(Ok(default), |text| text.parse())
+            };
+            let (port, load) = (
+                u16::try_from(number(1, 0)?)?,
+                Load {
+                    rate: number(2, 1000)?,
+                    seconds: number(3, 10)?,
+                },
+            );
+            if port == 0 {
+                embedded(&load)
+            } else {
+                measure(port, &load)
+            }
+        }
     }
 }
 
-fn embedded() -> Result<(), Failure> {
+struct Load {
+    /// Messages per second.
+    rate: u64,
+    seconds: u64,
+}
+
+fn embedded(load: &Load) -> Result<(), Failure> {
     let ready = std::env::temp_dir().join(format!("timebound-latency-{}", std::process::id()));
     let mut child = Command::new(std::env::current_exe()?)
         .arg("broker")
         .arg(&ready)
         .spawn()?;
-    let result = port_from(&ready, &mut child).and_then(measure);
+    let result = port_from(&ready, &mut child).and_then(|port| measure(port, load));
     child.kill()?;
     child.wait()?;
     std::fs::remove_file(&ready)?;
@@ -60,17 +81,17 @@ fn port_from(ready: &std::path::Path, child: &mut Child) -> Result<u16, Failure>
     }
 }
 
-fn measure(port: u16) -> Result<(), Failure> {
+fn measure(port: u16, load: &Load) -> Result<(), Failure> {
     for (protocol, qos) in [(5, 0), (5, 1), (5, 2), (4, 1)] {
         let client = |name: &str, role| {
             json!({"name": name, "node": "h", "client_id": name, "protocol": protocol,
             "broker": "127.0.0.1", "port": port, "role": role})
         };
         let plan: EndpointPlan = serde_json::from_value(json!({
-            "duration_ns": SECONDS * 1_000_000_000,
+            "duration_ns": load.seconds * 1_000_000_000,
             "clients": [
                 client("publisher", json!({"kind": "publish", "topic": "bench/latency", "qos": qos, "flow": 0,
-                    "payload_bytes": 100, "release": {"pattern": {"kind": "periodic", "period_ns": 1_000_000}}})),
+                    "payload_bytes": 100, "release": {"pattern": {"kind": "periodic", "period_ns": 1_000_000_000 / load.rate.max(1)}}})),
                 client("subscriber", json!({"kind": "subscribe", "filter": "bench/latency", "qos": qos, "flow": 0, "receiver": 0})),
             ],
         }))?;

@@ -1,14 +1,19 @@
 //! The embedded MQTT broker: crate `mqtt5` behind a small face.
 //!
-//! It accepts MQTT 5 and 3.1.1, sets TCP_NODELAY on the sockets it accepts, and keeps nothing on disk. It is meant to be a
+//! It accepts MQTT 5 and 3.1.1, sets TCP_NODELAY on the sockets it accepts, and keeps nothing on disk. Measured messages are
+//! forwarded as they came; the crate adds the user property `x-mqtt-client-id` to every other MQTT 5 PUBLISH. It is meant to be a
 //! process of its own in its node's namespace: [`broker`] blocks until SIGTERM or SIGINT.
 
-use mqtt5::broker::MqttBroker;
+use crate::wire::Header;
 use mqtt5::broker::config::{AuthConfig, BrokerConfig as Settings, StorageBackend, StorageConfig};
+use mqtt5::broker::{BrokerEventHandler, ClientPublishEvent, MqttBroker, PublishAction};
+use mqtt5_protocol::packet::publish::PublishPacket;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What the embedded broker is told.
@@ -133,8 +138,31 @@ fn settings(config: &BrokerConfig, address: SocketAddr) -> Settings {
     };
     // $SYS topics would be traffic that nobody declared.
     Settings::default()
+        .with_event_handler(Arc::new(ForwardAsSent))
         .with_bind_address(address)
         .with_storage(storage)
         .with_auth(auth)
         .with_sys_topics_enabled(false)
+}
+
+/// The crate adds the publisher's identifiers as user properties before it forwards a message. No other broker does, and the
+/// sizes on the wire would depend on names. Measured messages (they carry no properties) are forwarded without any; messages of
+/// other programs keep theirs, which the event does not hold.
+struct ForwardAsSent;
+
+impl BrokerEventHandler for ForwardAsSent {
+    fn on_client_publish<'a>(
+        &'a self,
+        event: ClientPublishEvent,
+    ) -> Pin<Box<dyn Future<Output = PublishAction> + Send + 'a>> {
+        let is_measured = Header::read(&event.payload).is_some();
+        Box::pin(std::future::ready(if is_measured {
+            let mut packet =
+                PublishPacket::new(&*event.topic, event.payload, event.qos).with_retain(event.retain);
+            packet.packet_id = event.packet_id;
+            PublishAction::Transform(packet)
+        } else {
+            PublishAction::Continue
+        }))
+    }
 }

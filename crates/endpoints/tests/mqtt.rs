@@ -7,10 +7,13 @@ mod common;
 use common::{BrokerProcess, publisher, run_plan, subscriber};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::time::Duration;
 use timebound_endpoints::EndpointError;
+use timebound_endpoints::plan::{Protocol, Qos};
 use timebound_endpoints::record::{Kind, NO_RECEIVER};
 use timebound_endpoints::summary::ConnectionEventKind;
+use timebound_endpoints::wire::{Header, publish_frame_layout};
 
 #[test]
 #[ignore = "started by the other tests as a process of its own"]
@@ -274,6 +277,46 @@ fn a_run_can_be_stopped() {
     assert!(summary.stopped && summary.senders[0].sent > 10);
     assert_eq!(outcome.records.len() as u64, summary.senders[0].sent);
     assert!(outcome.took < Duration::from_secs(3));
+}
+
+/// A subscriber that keeps the very bytes: CONNECT with clean start, SUBSCRIBE to `plant/0` at QoS 0.
+fn raw_subscriber(port: u16) -> std::net::TcpStream {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    stream
+        .write_all(b"\x10\x10\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x03raw")
+        .unwrap();
+    assert!(stream.read(&mut [0; 100]).unwrap() > 4);
+    stream
+        .write_all(b"\x82\x0d\x00\x01\x00\x00\x07plant/0\x00")
+        .unwrap();
+    assert_eq!(stream.read(&mut [0; 100]).unwrap(), 6);
+    stream
+}
+
+#[test]
+fn measured_messages_are_forwarded_with_the_size_that_the_layout_states() {
+    let broker = open_broker();
+    let mut raw = raw_subscriber(broker.port);
+    let clients = [publisher(
+        broker.port,
+        "a-name-that-must-not-show-up",
+        5,
+        1,
+        0,
+        1_000_000,
+        0,
+    )];
+    let plan = json!({"duration_ns": 1_000_000, "settle_ns": 300_000_000, "clients": clients});
+    run_plan(plan, |_| ()).result.unwrap();
+    let mut bytes = [0; 1000];
+    let count = raw.read(&mut bytes).unwrap();
+    let layout = publish_frame_layout(Protocol::V5, "plant/0", Qos::AtMostOnce, 200);
+    assert_eq!(count, layout.mqtt_bytes);
+    assert_eq!(
+        Header::read(&bytes[layout.payload_offset..count]).map(|header| header.flow),
+        Some(0)
+    );
 }
 
 #[test]
