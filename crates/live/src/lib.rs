@@ -2,6 +2,7 @@
 //! the fabric under the real clock. Knows nothing of Python.
 
 mod capture;
+mod cgroups;
 mod conditions;
 mod doctor;
 mod failure;
@@ -37,9 +38,17 @@ use std::sync::Arc;
 /// it enters new ones, and everything it makes there vanishes with its processes.
 #[must_use]
 pub fn main(plan_path: &Path) -> i32 {
-    let result = prepare(plan_path).and_then(|prepared| {
+    let result = prepare(plan_path).and_then(|mut prepared| {
         let rootless = prepared.plan.force_rootless;
-        sandbox::run(rootless, |sandbox| run::inside(prepared, sandbox))
+        let groups = cgroups::Cgroups::create(&prepared.plan)?.map(Arc::new);
+        if let Some(groups) = &groups {
+            prepared.programs.limit(Arc::clone(groups));
+        }
+        let result = sandbox::run(rootless, |sandbox| run::inside(prepared, sandbox));
+        if let Some(groups) = groups {
+            groups.remove();
+        }
+        result
     });
     result.unwrap_or_else(|failure| {
         let exit_code = failure.exit_code();

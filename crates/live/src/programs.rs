@@ -1,5 +1,6 @@
 //! Programs of the plan in their nodes: found before anything runs, started, watched, stopped, accounted for.
 
+use crate::cgroups::Cgroups;
 use crate::failure::Failure;
 use crate::kernel::{check, clock};
 use crate::nodes::{Nodes, enter, within};
@@ -13,6 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What became of a program.
@@ -53,6 +55,8 @@ pub(crate) struct Program {
 pub(crate) struct Programs {
     pub(crate) list: Vec<Program>,
     folder: PathBuf,
+    /// Where programs with limits belong.
+    limits: Option<Arc<Cgroups>>,
 }
 
 impl Programs {
@@ -112,7 +116,13 @@ impl Programs {
         Ok(Self {
             list,
             folder: plan.folder.clone(),
+            limits: None,
         })
+    }
+
+    /// Programs with limits start in these groups.
+    pub(crate) fn limit(&mut self, groups: Arc<Cgroups>) {
+        self.limits = Some(groups);
     }
 
     /// Starts the programs that are due: at set-up (`time` null), or up to a run time.
@@ -125,7 +135,7 @@ impl Programs {
                 (Some(_), None) => false,
             };
             if due && program.started.is_none() {
-                program.start(nodes, &folder)?;
+                program.start(nodes, &folder, self.limits.as_deref())?;
             }
         }
         Ok(())
@@ -241,7 +251,7 @@ impl Program {
         self.started.is_some() && self.ended.is_none()
     }
 
-    fn start(&mut self, nodes: &Nodes, folder: &Path) -> Result<(), Failure> {
+    fn start(&mut self, nodes: &Nodes, folder: &Path, limits: Option<&Cgroups>) -> Result<(), Failure> {
         let plan = &self.plan;
         let why = |error: io::Error| Failure::host(format!("cannot start program {:?}", plan.name), error);
         let node = nodes
@@ -255,6 +265,9 @@ impl Program {
         let work = plan.folder.clone().unwrap_or_else(|| folder.to_owned());
         std::fs::create_dir_all(&work).map_err(why)?;
         let namespace = node.namespace().as_raw_fd();
+        let doors = limits
+            .map_or(Ok(Vec::new()), |groups| groups.doors(&plan.name))
+            .map_err(why)?;
         let mut command = Command::new(&self.executable);
         command
             .arg0(&plan.argv[0])
@@ -264,12 +277,15 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(why)?)
             .stderr(log);
-        // SAFETY: between fork and exec only three system calls are made. A session of its own keeps Ctrl-C of a terminal away
+        // SAFETY: between fork and exec only system calls are made. A session of its own keeps Ctrl-C of a terminal away
         // from it (we stop it in order) and lets us find its children.
         unsafe {
             command.pre_exec(move || {
                 crate::signals::unblock();
                 check(libc::setsid())?;
+                for door in &doors {
+                    io::Write::write_all(&mut &*door, b"0")?;
+                }
                 enter(namespace)
             })
         };

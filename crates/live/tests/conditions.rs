@@ -23,10 +23,10 @@ fn undisturbed(mut attempt: impl FnMut() -> Option<Result<(), String>>) {
 #[test]
 fn ping_takes_what_the_model_says_and_never_less() {
     // 98 bytes captured, 122 on the wire: 97.6 us at 10 Mbit/s, 0.976 us at 1 Gbit/s; switching 1 to 3 us a way.
-    let least = 2.0 * (10.0 + 0.0976 + 0.000_976 + 0.001);
+    let least = 2.0 * (4.0 + 0.0976 + 0.000_976 + 0.001);
     undisturbed(|| {
         let folder = Folder::new("ping");
-        let mut plan = plan(&folder, direction(10_000_000, 10_000_000, json!({})), 2.0);
+        let mut plan = plan(&folder, direction(10_000_000, 4_000_000, json!({})), 2.0);
         let ping = "import subprocess\nprint(subprocess.run(['ping','-i','0.01','-c','120','10.1.0.2'],capture_output=True,text=True).stdout)";
         plan["programs"] = json!([python("ping", "h1", ping, Some(0))]);
         plan["markers"] = json!([]);
@@ -42,9 +42,9 @@ fn ping_takes_what_the_model_says_and_never_less() {
         }
         times.sort_by(f64::total_cmp);
         let median = times[times.len() / 2];
-        // ping prints three digits.
+        // ping prints three digits, so at most 5 us too little.
         assert!(
-            times[0] >= least - 0.001,
+            times[0] >= least - 0.006,
             "early: {} ms, least {least} ms",
             times[0]
         );

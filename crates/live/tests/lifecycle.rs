@@ -183,3 +183,50 @@ fn killed_it_leaves_nothing() {
         );
     }
 }
+
+/// Cgroup folders of runs with this id.
+fn groups(run_id: &str) -> usize {
+    let folders = ["cpu", "memory", ""].map(|tree| std::fs::read_dir(format!("/sys/fs/cgroup/{tree}")));
+    let names = folders
+        .into_iter()
+        .flatten()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name());
+    names
+        .filter(|name| name.to_string_lossy().ends_with(run_id))
+        .count()
+}
+
+#[test]
+fn a_limited_program_gets_its_share_and_its_cgroups_go_even_when_killed() {
+    if !timebound_live::doctor().cgroups_writable {
+        return common::skip("cgroups cannot be written here");
+    }
+    let folder = Folder::new("limit");
+    let mut plan = quick(&folder);
+    let run_id = format!("limit{}", std::process::id());
+    plan["run_id"] = json!(run_id);
+    plan["duration_ns"] = json!(1_500_000_000u64);
+    plan["preflight"] = json!({"enabled": false});
+    plan["programs"] = json!([{"name": "busy", "node": "h1", "argv": ["sh", "-c", "while :; do :; done"], "cpu_limit": 0.2, "stop_grace_ns": 0}]);
+    let Some(said) = run(&folder, &plan) else { return };
+    if said.failure().contains("cgroups") {
+        return common::skip(said.failure());
+    }
+    let busy = &folder.live()["programs"][0];
+    let cpu = busy["user_cpu_ns"].as_u64().unwrap() + busy["system_cpu_ns"].as_u64().unwrap();
+    assert!(cpu > 0 && cpu < 800_000_000, "{cpu} ns of CPU in 1.7 s at 20 %");
+    assert_eq!(groups(&run_id), 0);
+
+    plan["duration_ns"] = json!(60_000_000_000u64);
+    let mut sandbox = Sandbox::start(&folder, &plan);
+    assert!(sandbox.await_phase("measure"));
+    sandbox.child.kill().unwrap();
+    sandbox.child.wait().unwrap();
+    assert!(groups(&run_id) > 0, "killed, nobody could remove them");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let other = Folder::new("sweep");
+    assert!(run(&other, &quick(&other)).is_some());
+    assert_eq!(groups(&run_id), 0, "the next start removes them");
+}

@@ -80,6 +80,8 @@ impl Ring {
         let fd = socket.as_raw_fd();
         set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, TPACKET_V2)?;
         set_option(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+        // Frames are then stamped when they enter the near end, not when a (perhaps busy) CPU gets round to them.
+        set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         let slot = (mtu as usize + 14 + 4 + HEADROOM)
             .next_power_of_two()
             .clamp(2048, BLOCK);

@@ -374,7 +374,8 @@ impl TcpState {
                 }
             },
         };
-        if start > 0 && expected.is_some() && self.current.is_some() {
+        // Bytes before an expected start are the rest of the message before; before a searched one they may be anything.
+        if start > 0 && expected == Some(start) && self.current.is_some() {
             found.continued = true;
         }
         while let Some(header) = header_at(payload, start + offset) {
