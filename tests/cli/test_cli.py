@@ -70,7 +70,7 @@ def test_losses_are_unsupported_and_give_no_number(plant: str, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["predict", "no-such-file.yaml"], "no such file"),
+        (["predict", "no-such-file.yaml"], "does not exist"),
         (["predict", "helo"], "did you mean 'hello'?"),
         (["predict"], "SCENARIO"),
         (["predct", "hello"], "predct"),

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from timebound.scenario.builtin import find
 from timebound.scenario import load
+from timebound.scenario.builtin import find
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import Problem, ScenarioError
 

@@ -31,14 +31,14 @@ def flow_table(summary: dict[str, Any]) -> Table:
         caption_justify="left",
     )
     shown = [flow_row(flow) for flow in flows[:MOST_ROWS]]
-    names = ("observed p50", "observed max", "simulated max", "bound", "deadline", "lost")
+    names = ("observed max", "simulated max", "bound", "deadline", "lost")
     # A verb that did not run leaves no empty column behind.
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
-    table.add_column("flow", overflow="fold")
-    table.add_column("receiver", overflow="fold")
+    table.add_column("flow", overflow="fold", min_width=12)
+    table.add_column("receiver", overflow="fold", min_width=8)
     for index in used:
         table.add_column(names[index].replace(" ", "\n"), justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    table.add_column("verdict", overflow="fold", min_width=9)
     for row in shown:
         table.add_row(row[0], row[1], *(row[index + 2] for index in used), row[-1])
     return table
@@ -53,12 +53,11 @@ def flow_row(flow: dict[str, Any]) -> list[str]:
     return [
         _escape(flow["flow"]),
         _escape(flow["receiver"]),
-        duration(latency.get("p50")),
         duration(latency.get("max")),
         duration(flow["simulated_max_us"]),
         duration(flow["bound_us"]["bound"]) if reason is None else "none",
         duration(flow["deadline_us"]),
-        "-" if flow["lost"] is None else str(flow["lost"]),
+        str(flow["lost"]) if flow["lost"] else "-",
         text if reason is None else f"{text}: {_escape(reason)}",
     ]
 

@@ -30,6 +30,7 @@ class Measured:
     live: dict[str, Any]
     segments: dict[tuple[str, str], pl.DataFrame]
     """(stream, receiver) -> frames with a sequence number that were delivered in the measured part."""
+    undeclared: list[dict[str, Any]]
     nodes: pl.DataFrame | None
     links: pl.DataFrame | None
 
@@ -68,6 +69,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         worst_ns=worst,
         live=live,
         segments=_segments(frames),
+        undeclared=[*live["undeclared"], *observed.undeclared_control(plan, frames)],
         nodes=_nodes(folder / "nodes.csv", warm_up),
         links=_links(folder / "ports.csv", warm_up),
     )

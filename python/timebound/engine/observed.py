@@ -6,16 +6,13 @@ For every stream: the jitter of its arrivals at the first port, and whether any 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from timebound.engine.records import COPY, DROPPED, HAS_SEQUENCE, RETRANSMISSION
+from timebound.engine.records import CONTINUED, COPY, DROPPED, HAS_SEQUENCE, RETRANSMISSION
 from timebound.stacks import Plan, Stream
 
 if TYPE_CHECKING:
     import polars as pl
-
-LONGEST_CONTROL = 16
-"""MQTT control packets between messages (PUBREL, PUBCOMP) are at most this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +30,51 @@ def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     declared = list(plan.streams)
-    control = {marker.data: marker.control for marker in plan.markers if marker.control is not None}
+    markers = {marker.data: marker for marker in plan.markers if marker.data is not None and marker.header is not None}
     names = pl.Series([stream.name for stream in declared], dtype=pl.String)
-    answers = pl.Series([control.get(stream.name) for stream in declared], dtype=pl.String)
+    has_messages = pl.Series([stream.name in markers for stream in declared], dtype=pl.Boolean)
+    controls = [markers[stream.name].control if stream.name in markers else None for stream in declared]
     leaves = pl.DataFrame(
         [(i, j, node) for i, stream in enumerate(declared) for j, node in enumerate(stream.destinations)],
         schema={"stream": pl.UInt32, "leaf": pl.UInt16, "receiver": pl.String},
         orient="row",
     )
-    lookup = pl.DataFrame({"stream": pl.Series(range(len(declared)), dtype=pl.UInt32), "name": names, "other": answers})
-    is_control = (
-        pl.col("other").is_not_null()
-        & (pl.col("flags") & HAS_SEQUENCE == 0)
-        & (pl.col("payload") <= LONGEST_CONTROL)
-        & (pl.col("payload") > 0)
+    lookup = pl.DataFrame(
+        {
+            "stream": pl.Series(range(len(declared)), dtype=pl.UInt32),
+            "name": names,
+            "has_messages": has_messages,
+            "control": pl.Series(controls, dtype=pl.String),
+        }
     )
+    is_control = (pl.col("flags") & (HAS_SEQUENCE | CONTINUED | DROPPED) == 0) & pl.col("has_messages")
     return (
         frames.join(lookup, on="stream", how="left", maintain_order="left")
         .join(leaves, on=["stream", "leaf"], how="left", maintain_order="left")
-        .with_columns(name=pl.when(is_control).then(pl.col("other")).otherwise(pl.col("name")))
-        .drop("other")
+        .with_columns(name=pl.when(is_control).then(pl.col("control")).otherwise(pl.col("name")))
+        .drop("control", "has_messages")
     )
+
+
+def undeclared_control(plan: Plan, frames: pl.DataFrame) -> list[dict[str, Any]]:
+    """Frames with payload on a message's connection that are neither messages nor declared (DISCONNECT, for one)."""
+    import polars as pl
+
+    streams = dict(enumerate(plan.streams))
+    rows = (
+        frames.filter(pl.col("name").is_null())
+        .group_by("stream", maintain_order=True)
+        .agg(pl.len().alias("frames"), pl.col("wire").sum().alias("bytes"), pl.col("wire").max().alias("largest"))
+    )
+    return [
+        {
+            "source": streams[row["stream"]].source,
+            "destination": streams[row["stream"]].destinations[0],
+            "protocol": f"control packets beside {streams[row['stream']].name}",
+            **{key: row[key] for key in ("frames", "bytes", "largest")},
+        }
+        for row in rows.iter_rows(named=True)
+    ]
 
 
 def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> dict[str, Arrivals]:
@@ -74,6 +95,9 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
     schema = {"name": pl.String, "period": pl.Int64, "burst": pl.Int64, "destinations": pl.UInt32}
     declared = pl.DataFrame(rows, schema=schema, orient="row")
     dropped = pl.col("flags") & DROPPED > 0
+    # Answers after the last release belong to the end of a connection (FIN), not to the declared traffic.
+    end = plan.scenario.run.warm_up_ns + plan.scenario.run.duration_ns
+    during = (pl.col("flags") & HAS_SEQUENCE > 0) | (pl.col("ingress_ns") < end)
     # Each frame once: a multicast frame has a record for every receiver, a doubled one for every copy.
     once = (pl.col("leaf") == 0) | (dropped & (pl.col("destinations") == 1))
     several = (pl.col("burst") == 1) & ~dropped
@@ -81,7 +105,7 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
     found = (
         frames.filter(pl.col("flags") & COPY == 0)
         .join(declared, on="name", how="inner", maintain_order="left")
-        .filter(once)
+        .filter(once & during)
         .sort("name", "ingress_ns", maintain_order=True)
         .with_columns(last=together.cum_sum().over("name") - 1)
         .with_columns(

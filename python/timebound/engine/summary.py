@@ -88,7 +88,7 @@ def summarise(results: Results) -> dict[str, Any]:
         "flows": flows,
         "series": series,
         "nodes": [] if measured is None else tables.nodes(measured),
-        "undeclared": [] if measured is None else measured.live.get("undeclared", []),
+        "undeclared": [] if measured is None else measured.undeclared,
         "tcp": None if measured is None else tables.tcp(measured),
         "precision": precision,
         "verdict": overall(flows, precision, violations),

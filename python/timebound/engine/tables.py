@@ -17,6 +17,7 @@ def ports(results: Results) -> list[dict[str, Any]]:
     measured, simulation = results.measured, results.simulation
     observed = {} if measured is None else measured.port_figures()
     rates = _rates(results.prediction)
+    used = _classes_of_flows(results.prediction)
     rows = []
     for index, port in enumerate(results.prediction.ports):
         simulated = None if simulation is None else simulation.outcome["ports"][index]
@@ -30,7 +31,7 @@ def ports(results: Results) -> list[dict[str, Any]]:
                 if seen is None or not seen["span_ns"]
                 else round(seen["wire_bytes"] * 8e9 / seen["span_ns"] / rates[index], 6),
                 "utilisation_simulated": None if simulated is None else simulated["utilisation"],
-                "bound_reason": port["reason"],
+                "bound_reason": _reason(port, used.get(port["name"], set())),
                 "backlog_bound_bytes": port["backlog_bytes"],
                 "dropped": None if seen is None else seen["dropped"],
                 "largest_queue_bytes": None if seen is None else seen["largest_queue_bytes"],
@@ -41,6 +42,26 @@ def ports(results: Results) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _classes_of_flows(prediction: Prediction) -> dict[str, set[int]]:
+    """Port name -> classes that flows (not only background) use there."""
+    used: dict[str, set[int]] = {}
+    for name, receivers in prediction.network.paths().items():
+        stream = prediction.streams[name]
+        if stream.role != "background":
+            for path in receivers.values():
+                for port in path:
+                    used.setdefault(port, set()).add(stream.priority)
+    return used
+
+
+def _reason(port: dict[str, Any], classes: set[int]) -> str | None:
+    """Why a flow has no bound at this port; background below the flows needs none."""
+    reasons = [
+        entry["reason"] for entry in port["classes"] if entry["class"] in classes and entry["reason"] is not None
+    ]
+    return reasons[0] if reasons else None
 
 
 def _rates(prediction: Prediction) -> list[int]:

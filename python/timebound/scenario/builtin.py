@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,12 @@ def find(name: str) -> Path:
     except (OSError, ValueError):  # a name that no file system takes: the loader reports it
         return path
     return path
+
+
+def suggest(name: str) -> str:
+    """What somebody may have meant who named a file that does not exist."""
+    close = difflib.get_close_matches(name, builtin_names(), n=1)
+    return f"did you mean {close[0]!r}?" if close else f"name a file, or one of: {', '.join(builtin_names())}"
 
 
 def _description(file: Path) -> str:

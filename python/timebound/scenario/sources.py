@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping as AbstractMapping
 from pathlib import Path as FilePath
 
+from timebound.scenario.builtin import suggest
 from timebound.scenario.problems import Place
 from timebound.scenario.tree import Mapping, Scalar, Sequence, Sources, Tree, compose, decode, resolve_plain
 
@@ -53,7 +54,9 @@ def read_file(file: FilePath, label: str, place: Place, sources: Sources) -> str
     try:
         if not file.is_file():
             reason = "is a folder" if file.is_dir() else "does not exist"
-            sources.problem(place, "", f"{label!r} {reason}", "name an existing file")
+            # No line: the name comes from the command line and may have been meant for a built-in scenario.
+            hint = "name an existing file" if place.line else suggest(label)
+            sources.problem(place, "", f"{label!r} {reason}", hint)
             return None
         with file.open("rb") as stream:
             data = stream.read(2_000_001)

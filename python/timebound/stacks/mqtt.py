@@ -297,8 +297,8 @@ class _Connection:
                 source_port=port,
                 destination_port=peer_port,
                 data=name,
-                ack={0: None, 1: f"{name}/puback/ack", 2: f"{name}/pubrec/ack"}[qos],
-                control=f"{name}/pubrel" if qos == 2 else None,
+                ack={0: f"{name}/keep-alive-there", 1: f"{name}/puback/ack", 2: f"{name}/pubrec/ack"}[qos],
+                control={0: f"{name}/keep-alive-there", 1: None, 2: f"{name}/pubrel"}[qos],
                 header=(offset, size),
                 rewrite_dscp=not towards_broker,
             )
