@@ -353,7 +353,7 @@ mod defaults {
         10_000_000_000
     }
     pub(super) fn spin() -> u64 {
-        30_000
+        60_000
     }
     pub(super) fn mqtt_port() -> u16 {
         1883
