@@ -127,12 +127,11 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
     import polars as pl
 
     plan = prediction.plan
-    numbers = plan.flow_numbers()
-    duration = plan.scenario.run.duration_ns
+    deadlines = {flow.name: flow.deadline_ns for flow in plan.scenario.flows}
+    duration, hosts = plan.scenario.run.duration_ns, plan.host_numbers()
+    in_time = (pl.col("nominal_ns") >= 0) & (pl.col("nominal_ns") < duration)
     sent = (
-        endpoints.filter(
-            (pl.col("kind") == records.SENT) & (pl.col("nominal_ns") >= 0) & (pl.col("nominal_ns") < duration)
-        )
+        endpoints.filter((pl.col("kind") == records.SENT) & in_time)
         .group_by("flow", "sequence", maintain_order=True)
         .agg(
             pl.col("nominal_ns").min().alias("released_ns"),
@@ -142,14 +141,9 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
     )
     pairs = pl.DataFrame(
         [
-            (
-                numbers[flow],
-                receiver,
-                plan.host_numbers()[receiver],
-                flow,
-                plan.scenario.flows[numbers[flow]].deadline_ns,
-            )
-            for flow, receiver in plan.segments
+            (number, receiver, hosts[receiver], leg.flow, deadlines[leg.flow])
+            for number, leg in enumerate(plan.legs)
+            for receiver in leg.receivers
         ],
         schema={
             "flow": pl.UInt32,

@@ -49,7 +49,14 @@ def lay(plan: Plan, stack: MqttStack) -> None:
     for index, flow in enumerate(plan.scenario.flows):
         for service in flow.services:
             connection = _Connection(
-                plan, stack, flow, f"flows[{index}]", topics[flow.name], brokers[service.broker], len(flow.services) > 1
+                plan=plan,
+                stack=stack,
+                flow=flow,
+                origin=f"flows[{index}]",
+                topic=topics[flow.name],
+                broker=brokers[service.broker],
+                leg=plan.leg(flow.name, service.receivers),
+                several=len(flow.services) > 1,
             )
             arrives = connection.publish(ports)
             for receiver in service.receivers:
@@ -116,6 +123,7 @@ class _Connection:
     origin: str
     topic: str
     broker: Broker
+    leg: int
     several: bool
 
     def publish(self, ports: Counter[str]) -> Follows | None:
@@ -131,7 +139,7 @@ class _Connection:
                 "kind": "publish",
                 "topic": self.topic,
                 "qos": flow.qos,
-                "flow": plan.flow_numbers()[flow.name],
+                "flow": self.leg,
                 "payload_bytes": flow.size_bytes,
                 "release": release.emulated(flow, plan.scenario.run.seed),
             },
@@ -155,7 +163,7 @@ class _Connection:
                 "kind": "subscribe",
                 "filter": self.topic,
                 "qos": flow.qos,
-                "flow": plan.flow_numbers()[flow.name],
+                "flow": self.leg,
                 "receiver": plan.host_numbers()[receiver],
             },
         )

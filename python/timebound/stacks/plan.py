@@ -120,12 +120,23 @@ class Marker:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One sender of a flow with the receivers that get its messages; its position is the flow's number in records.
+
+    A flow has several where its publisher sends a copy to each of several brokers or receivers.
+    """
+
+    flow: str
+    receivers: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Plan:
     """Everything that prediction, simulation and emulation need to know of a scenario.
 
-    `segments` maps (flow name, receiver) to its segments in order; flows and receivers are numbered in records by their
-    position in `scenario.flows` and `scenario.hosts`. `clients`, `udp`, `udp_receivers`, `background` are parts of the
+    `segments` maps (flow name, receiver) to its segments in order; in records senders are numbered by their position in
+    `legs`, receivers by theirs in `scenario.hosts`. `clients`, `udp`, `udp_receivers`, `background` are parts of the
     endpoints' plan, `programs` of the emulation plan.
     """
 
@@ -133,6 +144,7 @@ class Plan:
     addresses: dict[str, str]
     streams: list[Stream] = field(default_factory=list)
     segments: dict[tuple[str, str], list[Segment]] = field(default_factory=dict)
+    legs: list[Leg] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
     clients: list[dict[str, Any]] = field(default_factory=list)
     udp: list[dict[str, Any]] = field(default_factory=list)
@@ -163,9 +175,10 @@ class Plan:
         """The JSON of the model's `Declaration`."""
         return {**self.scenario.declaration(), "streams": [stream.declaration() for stream in self.streams]}
 
-    def flow_numbers(self) -> dict[str, int]:
-        """Flow name -> number in the records."""
-        return {flow.name: number for number, flow in enumerate(self.scenario.flows)}
+    def leg(self, flow: str, receivers: tuple[str, ...]) -> int:
+        """Numbers one more sender of a flow."""
+        self.legs.append(Leg(flow, receivers))
+        return len(self.legs) - 1
 
     def host_numbers(self) -> dict[str, int]:
         """Host name -> number in the records."""

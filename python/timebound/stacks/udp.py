@@ -16,7 +16,7 @@ LARGEST_DATAGRAM = 1472
 def lay(plan: Plan, stack: UdpStack) -> None:
     """Adds the scenario's flows as UDP streams."""
     seed = plan.scenario.run.seed
-    numbers, hosts = plan.flow_numbers(), plan.host_numbers()
+    hosts = plan.host_numbers()
     ports: dict[str, int] = {}
     for index, flow in enumerate(plan.scenario.flows):
         if flow.size_bytes > LARGEST_DATAGRAM:
@@ -26,7 +26,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                 f"UDP messages of this stack have at most {LARGEST_DATAGRAM} bytes",
             )
         plan.role(flow.source, "publisher")
-        group = f"239.192.{numbers[flow.name] // 256 % 256}.{numbers[flow.name] % 256}"
+        group = f"239.192.{index // 256 % 256}.{index % 256}"
         together = stack.multicast and len(flow.receivers) > 1
         sets = [flow.receivers] if together else [(receiver,) for receiver in flow.receivers]
         frame = udp_frame(flow.size_bytes)
@@ -48,7 +48,8 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                 ),
             )
             source_port = ports[flow.source] = ports.get(flow.source, FIRST_SOURCE_PORT - 1) + 1
-            port = PORT + numbers[flow.name] % 20_000
+            port = PORT + index % 20_000
+            leg = plan.leg(flow.name, tuple(receivers))
             target = group if together else plan.addresses[receivers[0]]
             plan.markers.append(
                 Marker(
@@ -70,7 +71,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                     "destination": target,
                     "port": port,
                     "dscp": flow.priority * release.DSCP_PER_CLASS,
-                    "flow": numbers[flow.name],
+                    "flow": leg,
                     "payload_bytes": flow.size_bytes,
                     "release": release.emulated(flow, seed),
                 }
@@ -85,7 +86,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                         "address": target if together else plan.addresses[receiver],
                         "port": port,
                         "interface": plan.addresses[receiver],
-                        "flow": numbers[flow.name],
+                        "flow": leg,
                         "receiver": hosts[receiver],
                     }
                 )
