@@ -32,21 +32,23 @@ impl BrokerProcess {
         let ready = scratch("ready");
         config["bind"] = json!("127.0.0.1");
         config["ready_file"] = json!(ready);
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "broker_process", "--ignored", "--nocapture"])
-            .env(BROKER, config.to_string())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        // Owned from the start: a broker that never gets ready is killed with the failing test.
+        let mut broker = Self {
+            child: Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "broker_process", "--ignored", "--nocapture"])
+                .env(BROKER, config.to_string())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+            port: 0,
+        };
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let text = std::fs::read_to_string(&ready).unwrap_or_default();
             if let Some(port) = text.strip_suffix('\n').and_then(|line| line.rsplit(':').next()) {
                 let _ = std::fs::remove_file(&ready);
-                return Self {
-                    child,
-                    port: port.parse().unwrap(),
-                };
+                broker.port = port.parse().unwrap();
+                return broker;
             }
             assert!(Instant::now() < deadline, "the broker does not start");
             std::thread::sleep(Duration::from_millis(10));
