@@ -26,7 +26,7 @@ def plan() -> Plan:
     return build_plan(load(TEXT))
 
 
-def frames(times: list[int], flags: int = HAS_SEQUENCE, messages: int = 1) -> pl.DataFrame:
+def frames(times: list[int], flags: int = HAS_SEQUENCE, payload: int = 100) -> pl.DataFrame:
     count = len(times)
     return pl.DataFrame(
         {
@@ -35,11 +35,11 @@ def frames(times: list[int], flags: int = HAS_SEQUENCE, messages: int = 1) -> pl
             "flags": [flags] * count,
             "sequence": list(range(count)),
             "wire": [166] * count,
-            "payload": [100] * count,
+            "payload": [payload] * count,
             "ingress_ns": times,
             "delivered_ns": [time + 20_000 for time in times],
             "lateness_ns": [0] * count,
-            "messages": [messages] * count,
+            "messages": [1] * count,
         },
         schema_overrides={"stream": pl.UInt32, "leaf": pl.UInt16, "flags": pl.UInt16, "messages": pl.UInt32},
     )
@@ -65,7 +65,7 @@ def test_a_pause_is_no_jitter_but_a_burst_after_it_is() -> None:
 
 
 def test_a_segment_with_two_messages_counts_as_two_at_once() -> None:
-    assert jitter_of(frames([0, 2 * PERIOD], messages=2)) == PERIOD
+    assert jitter_of(frames([0, 2 * PERIOD], payload=200)) == PERIOD
 
 
 def test_dropped_frames_arrived_at_the_first_port_too() -> None:
@@ -73,8 +73,14 @@ def test_dropped_frames_arrived_at_the_first_port_too() -> None:
     assert jitter_of(table) == PERIOD - 5
 
 
-def test_continued_frames_are_counted_once_each() -> None:
-    assert jitter_of(frames([0, PERIOD], HAS_SEQUENCE | CONTINUED)) == 0
+def test_two_segments_of_one_message_are_one_release() -> None:
+    parts = frames([0, 1_000, PERIOD, PERIOD + 1_000], HAS_SEQUENCE | CONTINUED, payload=50)
+    assert jitter_of(parts) == 0
+
+
+def test_a_segment_with_the_end_of_one_and_the_start_of_the_next_belongs_to_both() -> None:
+    # 150 bytes at 0 are message 0 and half of message 1, one period before its time.
+    assert jitter_of(frames([0, 3 * PERIOD], payload=150)) == PERIOD
 
 
 @given(st.lists(st.integers(0, 10 * PERIOD), min_size=1, max_size=12))

@@ -228,8 +228,11 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
     )
     wanted = records.HAS_SEQUENCE | records.DROPPED | records.COPY
     good = (pl.col("flags") & wanted == records.HAS_SEQUENCE) & pl.col("delivered_ns").is_not_null()
-    # A segment that carries several messages carries those that follow the first one too.
-    every = pl.int_ranges(0, pl.col("messages").clip(1), dtype=pl.Int64)
+    # A segment may carry the end of one message and the start of others: it counts for all of them. Its number is that of
+    # the first message that begins in it, or of the one that it continues when none begins.
+    begun = pl.col("messages").cast(pl.Int64)
+    before = (pl.col("flags") & records.CONTINUED > 0) & (begun > 0)
+    carried = pl.int_ranges(pl.when(before).then(-1).otherwise(0), begun.clip(1), dtype=pl.Int64)
     crossed = (
         frames.filter(good)
         .select(
@@ -239,12 +242,14 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
             "ingress_ns",
             "delivered_ns",
             "lateness_ns",
-            every.alias("more"),
+            carried.alias("more"),
         )
         .explode("more")
-        .with_columns((pl.col("sequence").cast(pl.Int64) + pl.col("more")).cast(pl.UInt32).alias("sequence"))
+        .with_columns((pl.col("sequence").cast(pl.Int64) + pl.col("more")).alias("sequence"))
+        .filter(pl.col("sequence") >= 0)
+        .with_columns(pl.col("sequence").cast(pl.UInt32))
         .group_by("stream", "receiver", "sequence", maintain_order=True)
-        .agg(pl.all().first())
+        .agg(pl.col("ingress_ns").min(), pl.col("delivered_ns").max(), pl.col("lateness_ns").last())
         .join(parts, on=["stream", "receiver"], how="inner")
         .sort("part", maintain_order=True)
         .group_by("name", "to", "sequence", maintain_order=True)

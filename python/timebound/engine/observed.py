@@ -47,7 +47,7 @@ def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
             "control": pl.Series(controls, dtype=pl.String),
         }
     )
-    is_control = (pl.col("flags") & (HAS_SEQUENCE | CONTINUED | DROPPED) == 0) & pl.col("has_messages")
+    is_control = (pl.col("flags") & (HAS_SEQUENCE | CONTINUED | DROPPED | RETRANSMISSION) == 0) & pl.col("has_messages")
     return (
         frames.join(lookup, on="stream", how="left", maintain_order="left")
         .join(leaves, on=["stream", "leaf"], how="left", maintain_order="left")
@@ -80,19 +80,22 @@ def undeclared_control(plan: Plan, frames: pl.DataFrame) -> list[dict[str, Any]]
 def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> dict[str, Arrivals]:
     """The arrivals of every stream that was seen, from named frames.
 
-    The k-th frame of a stream with n frames per period T belongs to release floor(k / n). With x_k = floor(k / n) T - t_k
-    the least jitter J for which every window of length d holds at most n ceil((d + J) / T) frames is
-    max over k of (x_k - min over i <= k of x_i). A segment that carries several messages at once counts as that many.
+    The model takes each frame of a release as a stream of its own with the same period and jitter, so the jitter is taken
+    of the frames that start releases and of those that end them. With t the time of a frame, a its first and z its last
+    release, the least jitter for which every window of length d holds at most floor((d + J) / T) + 1 of them is the maximum
+    over all pairs of frames i <= k of (z_k T - t_k) - (a_i T - t_i). Messages are told apart by their bytes (a TCP segment
+    may carry several, or the end of one and the start of the next); where there are none, n frames are one release.
     """
     import polars as pl
 
     if frames.is_empty():
         return {}
+    sizes = {m.data: m.header[1] for m in plan.markers if m.data is not None and m.header is not None}
     rows = [
-        (stream.name, stream.period_ns or 0, len(stream.frames_bytes), len(stream.destinations))
+        (stream.name, stream.period_ns or 0, len(stream.frames_bytes), len(stream.destinations), sizes.get(stream.name))
         for stream in streams.values()
     ]
-    schema = {"name": pl.String, "period": pl.Int64, "burst": pl.Int64, "destinations": pl.UInt32}
+    schema = {"name": pl.String, "period": pl.Int64, "burst": pl.Int64, "destinations": pl.UInt32, "message": pl.Int64}
     declared = pl.DataFrame(rows, schema=schema, orient="row")
     dropped = pl.col("flags") & DROPPED > 0
     # Answers after the last release belong to the end of a connection (FIN), not to the declared traffic.
@@ -100,19 +103,24 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
     during = (pl.col("flags") & HAS_SEQUENCE > 0) | (pl.col("ingress_ns") < end)
     # Each frame once: a multicast frame has a record for every receiver, a doubled one for every copy.
     once = (pl.col("leaf") == 0) | (dropped & (pl.col("destinations") == 1))
-    several = (pl.col("burst") == 1) & ~dropped
-    together = pl.when(several).then(pl.col("messages").cast(pl.Int64)).otherwise(1).clip(1)
+    by_bytes = pl.col("message").is_not_null()
+    share = pl.when(by_bytes).then(pl.col("payload").cast(pl.Int64)).otherwise(1)
+    unit = pl.when(by_bytes).then(pl.col("message")).otherwise(pl.col("burst"))
     found = (
         frames.filter(pl.col("flags") & COPY == 0)
         .join(declared, on="name", how="inner", maintain_order="left")
         .filter(once & during)
         .sort("name", "ingress_ns", maintain_order=True)
-        .with_columns(last=together.cum_sum().over("name") - 1)
+        .with_columns(share=share, unit=unit)
+        .with_columns(sum=pl.col("share").cum_sum().over("name"))
+        .with_columns(before=pl.col("sum") - pl.col("share"))
         .with_columns(
-            late=pl.col("last") // pl.col("burst") * pl.col("period") - pl.col("ingress_ns"),
-            early=(pl.col("last") - together + 1) // pl.col("burst") * pl.col("period") - pl.col("ingress_ns"),
+            # The first release that starts (ends) in the frame, and the last one; none where the last is below the first.
+            jitter=pl.max_horizontal(
+                _jitter(-(-pl.col("before") // pl.col("unit")), -(-pl.col("sum") // pl.col("unit")) - 1),
+                _jitter(pl.col("before") // pl.col("unit"), pl.col("sum") // pl.col("unit") - 1),
+            )
         )
-        .with_columns(jitter=pl.col("late") - pl.col("early").cum_min().over("name"))
         .group_by("name", maintain_order=True)
         .agg(
             pl.len().alias("frames"),
@@ -131,6 +139,16 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
         )
         for row in found.iter_rows(named=True)
     }
+
+
+def _jitter(first: pl.Expr, last: pl.Expr) -> pl.Expr:
+    """Jitter up to each frame that holds the releases `first` to `last`; null where it holds none."""
+    import polars as pl
+
+    any_here = last >= first
+    late = pl.when(any_here).then(last * pl.col("period") - pl.col("ingress_ns"))
+    early = pl.when(any_here).then(first * pl.col("period") - pl.col("ingress_ns"))
+    return late - early.cum_min().over("name")
 
 
 def worst_latencies(frames: pl.DataFrame) -> dict[tuple[str, str], int]:
