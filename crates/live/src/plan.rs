@@ -6,8 +6,9 @@
 //! damage, double and interrupt nothing; at time zero a fresh fabric with fresh random streams takes over, so that the
 //! verdicts of a measured run do not depend on what happened during set-up.
 //!
-//! Files written into `folder`: see [`crate::records`] (`frames.bin`, `ingress.bin`), [`crate::stats`] (`nodes.csv`, `ports.csv`),
-//! [`crate::report`] (`live.json`), `captures/*.pcapng`, `logs/*.log`.
+//! Files written into `folder`: see [`crate::records`] (`frames.bin`, `ingress.bin`, `deliveries.bin`), [`crate::stats`] (`nodes.csv`),
+//! [`crate::writer`] (`ports.csv`), [`crate::report`] (`live.json`), `captures/*.pcapng`, `logs/*.log`, and `endpoints.bin` of the built-in
+//! endpoints, whose times are run time too (CLOCK_MONOTONIC if the sandbox was killed before its end).
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
