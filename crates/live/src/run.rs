@@ -318,6 +318,10 @@ impl Run {
         let written = serde_json::to_vec_pretty(&report)
             .map_err(std::io::Error::other)
             .and_then(|text| std::fs::write(&path, text));
+        if written.is_err() {
+            // Half a report would be taken for a whole one.
+            let _ = std::fs::remove_file(&path);
+        }
         let failure = failure.or_else(|| {
             written
                 .err()

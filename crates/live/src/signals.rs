@@ -58,8 +58,12 @@ impl Input {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one live pollfd, no waiting.
-        while !self.ended && unsafe { libc::poll(&raw mut watched, 1, 0) } > 0 {
+        // Not until nothing is left: an input that never dries up must not keep us from our work.
+        for _ in 0..16 {
+            // SAFETY: one live pollfd, no waiting.
+            if self.ended || unsafe { libc::poll(&raw mut watched, 1, 0) } <= 0 {
+                break;
+            }
             let mut bytes = [0u8; 256];
             // SAFETY: reads at most 256 bytes into a live array.
             let count = unsafe { libc::read(0, bytes.as_mut_ptr().cast(), bytes.len()) };
