@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from timebound.engine import runs
-from timebound.scenario.builtin import find
 from timebound.engine.progress import SILENT, Progress
 from timebound.scenario import load as load_scenario
+from timebound.scenario.builtin import find
 from timebound.scenario.model import Scenario
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from timebound import _core
-from timebound.scenario import ScenarioError, load
 from timebound.engine.runs import check
+from timebound.scenario import ScenarioError, load
 from timebound.stacks import Plan, build_plan
 
 SCENARIO = """
@@ -106,11 +106,11 @@ def test_addresses_that_clash_are_refused_with_their_place() -> None:
     text = SCENARIO.format(stack="{udp: {}}", qos=0, size=100).replace(
         "a: host, b: host", "a: {kind: host, address: 10.0.0.9}, b: {kind: host, address: 10.0.0.9}"
     )
-    with pytest.raises(ScenarioError, match="5:72: 10.0.0.9 belongs to"):
+    with pytest.raises(ScenarioError, match=r"5:72: 10.0.0.9 belongs to"):
         load(text)
 
 
 def test_addresses_outside_the_subnet_are_refused_with_their_place() -> None:
     text = SCENARIO.format(stack="{udp: {}}", qos=0, size=100).replace("a: host", "a: {kind: host, address: 10.1.0.9}")
-    with pytest.raises(ScenarioError, match="5:36: 10.1.0.9 lies outside"):
+    with pytest.raises(ScenarioError, match=r"5:36: 10.1.0.9 lies outside"):
         check(load(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 
 from cyclopts import App
 
@@ -25,26 +26,26 @@ def doctor(*, json: AsJson = False) -> int:
     """Say what this host can do: user namespaces, real-time scheduling, the ring, and which optional programs are there."""
     from timebound.engine.doctor import examine
 
-    checks = examine()
+    checks, advice = examine()
     missing = [package for program, (package, _) in PROGRAMS.items() if _find(program) is None]
     programs = [
         {"program": program, "found": _find(program), "for": purpose} for program, (_, purpose) in PROGRAMS.items()
     ]
-    needed = [check for check in checks if check["needed"] and not check["ok"]]
+    ready = all(check.ok for check in checks if check.needed)
     if json:
-        print_json({"checks": checks, "programs": programs, "ready": not needed})
-        return 3 if needed else 0
+        print_json({"checks": [asdict(c) for c in checks], "programs": programs, "advice": advice, "ready": ready})
+        return 0 if ready else 3
     for check in checks:
-        mark = "ok  " if check["ok"] else "MISSING" if check["needed"] else "less"
-        print(f"{mark:<8}{check['name']}: {check['text']}")
+        mark = "ok" if check.ok else "MISSING" if check.needed else "less"
+        print(f"{mark:<8}{check.name}: {check.text}")
     for entry in programs:
         print(f"{'ok' if entry['found'] else 'absent':<8}{entry['program']}: {entry['found'] or entry['for']}")
+    for sentence in advice:
+        print(f"\n{sentence}")
     if missing:
         print(f"\nOptional programs that are absent: sudo apt-get install {' '.join(missing)}")
-    print(
-        "\nThis host can run the main job." if not needed else "\nThis host cannot emulate; predict and simulate work."
-    )
-    return 3 if needed else 0
+    print("\nThis host can run the main job." if ready else "\nThis host cannot emulate; predict and simulate work.")
+    return 0 if ready else 3
 
 
 def _find(program: str) -> str | None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+LONGEST_CONTROL = 16
+"""Payload bytes: MQTT control packets between messages (PUBREL, PINGREQ, DISCONNECT) are at most this long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arrivals:
     """One stream at its first port. `jitter_ns` is the least jitter with which its period explains what was seen."""
@@ -47,7 +51,9 @@ def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
             "control": pl.Series(controls, dtype=pl.String),
         }
     )
-    is_control = (pl.col("flags") & (HAS_SEQUENCE | CONTINUED | DROPPED | RETRANSMISSION) == 0) & pl.col("has_messages")
+    # A long frame without number is a piece of messages whose header was cut by a segment's border.
+    no_message = pl.col("flags") & (HAS_SEQUENCE | CONTINUED | DROPPED | RETRANSMISSION) == 0
+    is_control = no_message & pl.col("has_messages") & (pl.col("payload") <= LONGEST_CONTROL)
     return (
         frames.join(lookup, on="stream", how="left", maintain_order="left")
         .join(leaves, on=["stream", "leaf"], how="left", maintain_order="left")

@@ -355,12 +355,15 @@ impl TcpState {
         // A message that starts before this segment, or a retransmission of an earlier one: not where we are.
         let expected = into.and_then(|into| usize::try_from(into).ok());
         let mut start = match expected {
+            Some(start) if header_at(payload, start + offset).is_some() => start,
+            // A message at the very start counts for more than the expected place, which a control packet between two
+            // messages (PUBREL) moves.
+            _ if header_at(payload, offset).is_some() => 0,
             Some(start) if start >= payload.len() => {
                 found.first = self.current;
                 found.continued = found.first.is_some();
                 return found;
             }
-            Some(start) if header_at(payload, start + offset).is_some() => start,
             _ => match search(payload, offset) {
                 Some(start) => start,
                 None => {
@@ -446,6 +449,22 @@ mod tests {
         source_port: 3,
         destination_port: 4,
     };
+
+    #[test]
+    fn a_control_packet_between_messages_of_several_segments_does_not_hide_the_next_message() {
+        let mut flow = flow();
+        let mut at = 1000;
+        for number in 0..3 {
+            let bytes = message(number);
+            for part in bytes.chunks(40) {
+                let judged = flow.judge(&packet(KEY, at, part), 200);
+                assert_eq!((judged.sequence, judged.flags & SEQUENCED), (number, SEQUENCED));
+                at += part.len() as u32;
+            }
+            assert_eq!(flow.judge(&packet(KEY, at, b"PRel"), 200).flags & SEQUENCED, 0);
+            at += 4;
+        }
+    }
 
     #[test]
     fn messages_are_followed_across_segments_of_any_size() {
