@@ -32,6 +32,8 @@ class Emulation:
     """How an emulation ended. `status` is the sandbox's exit code, `failure` its own words when it failed."""
 
     status: int
+    measuring: bool = False
+    """Did it get as far as measuring?"""
     failure: str | None = None
     hint: str | None = None
     events: list[dict[str, Any]] = field(default_factory=list)

@@ -107,9 +107,12 @@ def run(
 
 
 def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:
-    """0 all well, 1 a requirement is not met, 3 the host cannot do it, 4 disturbed, 130 interrupted."""
+    """0 all well, 1 a requirement is not met, 3 the host cannot do it, 4 disturbed, 130 interrupted.
+
+    A program that dies while the run measures is no fault of the host: 1.
+    """
     if emulation is not None:
-        if emulation.status in (EXIT_HOST, EXIT_INTERRUPTED):
+        if emulation.status == EXIT_INTERRUPTED or (emulation.status == EXIT_HOST and not emulation.measuring):
             return emulation.status
         if emulation.failure is not None:
             return EXIT_NOT_MET
@@ -131,7 +134,8 @@ def _emulate(results: Results, folder: Path, progress: Progress, *, rootless: bo
     emulation = emulate(results.prediction, folder, _teller(results.prediction, progress), rootless=rootless)
     live_file = folder / "live.json"
     live = json.loads(live_file.read_text(encoding="utf-8")) if live_file.exists() else {}
-    if live.get("epoch_unix_ns") is not None:
+    emulation.measuring = live.get("epoch_unix_ns") is not None
+    if emulation.measuring:
         progress.step("measure", "joining the records")
         results.measured = measure(results.prediction, folder, live)
     return emulation
