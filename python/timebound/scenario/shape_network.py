@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from timebound.scenario import units
 from timebound.scenario.fields import (
@@ -188,11 +188,19 @@ def _link(value: Any) -> Any:
 LinkField = Annotated[Link, Short(_link, {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2})]
 
 
+def _word(value: Any) -> Any:
+    """Arguments are often numbers (`[ping, -c, 3]`); the program gets them as text."""
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+Word = Annotated[str, BeforeValidator(_word), WithJsonSchema({"type": ["string", "number"]})]
+
+
 class Program(Shape):
     """A program that a host runs, in the host's own network namespace. A list of words is the command alone."""
 
-    command: list[str] = Field(min_length=1, description="program and arguments", examples=[["iperf3", "-s"]])
-    env: dict[str, str] = Field(default_factory=dict, description="environment added", examples=[{"LANG": "C"}])
+    command: list[Word] = Field(min_length=1, description="program and arguments", examples=[["iperf3", "-s"]])
+    env: dict[str, Word] = Field(default_factory=dict, description="environment added", examples=[{"LANG": "C"}])
     folder: str | None = Field(
         default=None, description="working folder (from the scenario's); default: an own one", examples=["data"]
     )

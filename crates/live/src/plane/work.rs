@@ -15,8 +15,9 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use timebound_fabric::PortCounters;
 use timebound_model::{Class, NodeId, PortId, Time};
 
-/// The last part of a wait is spun, since a sleeping thread wakes late.
-const SPIN: u64 = 40_000;
+/// The last part of a wait is spun, since a sleeping thread wakes late: as long as wake-ups were late of late, within these
+/// limits. An idle virtual machine wakes 60 to 100 us late, a busy one 10.
+const SPIN: std::ops::RangeInclusive<u64> = 40_000..=200_000;
 /// Longest sleep; what is due at intervals is looked at this often.
 const LONGEST_SLEEP: u64 = 50_000_000;
 /// Interval of clock and ring checks.
@@ -105,6 +106,8 @@ pub(crate) struct Plane<const CAPTURE: bool> {
     commands: Receiver<Command>,
     port_interval: u64,
     next_sample: u64,
+    /// How long before something is due sleeping ends.
+    spin: u64,
     next_check: u64,
     ring_lost: u64,
 }
@@ -148,6 +151,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             port_interval: setup.port_interval,
             next_sample: u64::MAX,
             next_check: 0,
+            spin: *SPIN.start(),
             ring_lost: 0,
         }
     }
@@ -238,25 +242,39 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
     }
 
     /// Until something is due, arrives or is commanded.
-    fn wait(&self) {
+    fn wait(&mut self) {
         let next = self.lanes.iter().map(Lane::next).min().unwrap_or(u64::MAX);
         let now = clock::monotonic();
         if next <= now || self.ring.peek().is_some() {
             return;
         }
-        if next - now <= SPIN {
+        if next - now <= self.spin {
             while clock::monotonic() < next && self.ring.peek().is_none() {
                 std::hint::spin_loop();
             }
             return;
         }
-        let until = (next - SPIN)
+        let until = (next - self.spin)
             .min(self.next_sample.max(now))
             .min(now + LONGEST_SLEEP);
-        self.sleep(until - now);
+        if self.sleep(until - now) {
+            self.adapt(clock::monotonic().saturating_sub(until));
+        }
     }
 
-    fn sleep(&self, nanos: u64) {
+    /// After a wake-up that was `late`: spin for longer at once, for less little by little.
+    fn adapt(&mut self, late: u64) {
+        let wanted = late + late / 4;
+        self.spin = if wanted > self.spin {
+            wanted
+        } else {
+            self.spin - (self.spin - wanted) / 64
+        };
+        self.spin = self.spin.clamp(*SPIN.start(), *SPIN.end());
+    }
+
+    /// True when the time ran out, false when something arrived before.
+    fn sleep(&self, nanos: u64) -> bool {
         let entry = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -268,10 +286,11 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             tv_nsec: nanos.min(999_999_999) as i64,
         };
         // SAFETY: array and timespec live for the call; no signal mask is passed.
-        unsafe { libc::ppoll(watched.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
+        let ready = unsafe { libc::ppoll(watched.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
         if watched[1].revents != 0 {
             self.shared.clear();
         }
+        ready == 0
     }
 
     fn report(mut self, fifo: bool, memory_locked: bool) -> PlaneReport {
