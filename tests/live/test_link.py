@@ -65,7 +65,7 @@ def test_iperf3_gets_the_goodput_of_the_link_less_its_losses(tmp_path: Path) -> 
             "6 s",
             "1 %",
         )
-        result = json.loads(printed)
+        result = json.loads(printed[printed.index("{") :])  # warnings come first
         seconds = result["server_output_json"]["intervals"]
         # The first and the last interval hold the start and the end, not the link.
         whole = [interval["sum"]["bits_per_second"] for interval in seconds[1:-1]]
