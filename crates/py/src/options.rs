@@ -69,7 +69,7 @@ impl SimulateOptions {
             let link = network.ports[port.index()].link;
             // Up and down belong to the link: said once, by its forward direction.
             match entry.up {
-                Some(up) if port.0 % 2 == 0 => {
+                Some(up) if port.0.is_multiple_of(2) => {
                     schedule.push((
                         at,
                         if up {
