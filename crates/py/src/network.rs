@@ -5,7 +5,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use timebound_model::{Declaration, Network as Model, Time, compile};
 
 /// A compiled network with its streams.
@@ -90,22 +92,41 @@ impl Network {
         let options: SearchOptions = serde_json::from_str(options).map_err(invalid)?;
         let total = options.evaluations.max(1) as f64;
         let options = options.resolve();
-        let raised = Mutex::new(None);
+        let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let mut raised = None;
+        // Python's signal handlers run in its main thread only: that one waits here and looks, others search.
         let found = py.detach(|| {
-            timebound_sim::search_with(&self.model, &options, &|done| {
-                let mut raised = raised.lock().expect("no thread panics while it holds this");
-                match *raised {
-                    None => ask(progress.as_ref(), done as f64 / total, &mut raised),
-                    Some(_) => ControlFlow::Break(()),
+            std::thread::scope(|scope| {
+                let work = scope.spawn(|| {
+                    timebound_sim::search_with(&self.model, &options, &|evaluations| {
+                        done.store(evaluations, Ordering::Relaxed);
+                        if stop.load(Ordering::Relaxed) {
+                            ControlFlow::Break(())
+                        } else {
+                            ControlFlow::Continue(())
+                        }
+                    })
+                });
+                while !work.is_finished() {
+                    std::thread::park_timeout(LOOK);
+                    let share = done.load(Ordering::Relaxed) as f64 / total;
+                    if raised.is_none() && ask(progress.as_ref(), share.min(1.0), &mut raised).is_break() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
                 }
+                work.join()
             })
         });
-        match raised.into_inner().expect("no thread panics while it holds this") {
-            Some(error) => Err(error),
-            None => json(&found),
+        match (raised, found) {
+            (Some(error), _) => Err(error),
+            (None, Ok(found)) => json(&found),
+            (None, Err(panic)) => std::panic::resume_unwind(panic),
         }
     }
 }
+
+/// How often a search looks for signals and tells how far it is.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Calls Python between two steps: a raised exception (Ctrl-C among them) breaks the work off.
 fn ask(progress: Option<&Py<PyAny>>, share: f64, raised: &mut Option<PyErr>) -> ControlFlow<()> {
