@@ -69,7 +69,11 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         worst_ns=worst,
         live=live,
         segments=_segments(frames),
-        undeclared=[*live["undeclared"], *observed.undeclared_control(plan, frames)],
+        undeclared=[
+            *live["undeclared"],
+            *observed.undeclared_control(plan, frames),
+            *observed.larger_than_declared(plan, arrivals),
+        ],
         nodes=_nodes(folder / "nodes.csv", warm_up),
         links=_links(folder / "ports.csv", warm_up),
     )

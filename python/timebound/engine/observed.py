@@ -26,6 +26,8 @@ class Arrivals:
     frames: int
     jitter_ns: int | None
     largest_wire: int
+    larger: int
+    """Frames larger than any declared one (not counted where messages may share a segment)."""
     retransmissions: int
 
 
@@ -60,6 +62,22 @@ def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
         .with_columns(name=pl.when(is_control).then(pl.col("control")).otherwise(pl.col("name")))
         .drop("control", "has_messages")
     )
+
+
+def larger_than_declared(plan: Plan, arrivals: dict[str, Arrivals]) -> list[dict[str, Any]]:
+    """Streams of which frames were seen that are larger than any declared one."""
+    return [
+        {
+            "source": stream.source,
+            "destination": stream.destinations[0],
+            "protocol": f"larger than the {max(stream.frames_bytes)} bytes declared for {stream.name}",
+            "frames": arrivals[stream.name].larger,
+            "bytes": arrivals[stream.name].larger * arrivals[stream.name].largest_wire,
+            "largest": arrivals[stream.name].largest_wire,
+        }
+        for stream in plan.streams
+        if stream.name in arrivals and arrivals[stream.name].larger
+    ]
 
 
 def undeclared_control(plan: Plan, frames: pl.DataFrame) -> list[dict[str, Any]]:
@@ -98,10 +116,18 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
         return {}
     sizes = {m.data: m.header[1] for m in plan.markers if m.data is not None and m.header is not None}
     rows = [
-        (stream.name, stream.period_ns or 0, len(stream.frames_bytes), len(stream.destinations), sizes.get(stream.name))
+        (
+            stream.name,
+            stream.period_ns or 0,
+            len(stream.frames_bytes),
+            len(stream.destinations),
+            max(stream.frames_bytes),
+            sizes.get(stream.name),
+        )
         for stream in streams.values()
     ]
-    schema = {"name": pl.String, "period": pl.Int64, "burst": pl.Int64, "destinations": pl.UInt32, "message": pl.Int64}
+    schema = {"name": pl.String, "period": pl.Int64, "burst": pl.Int64, "destinations": pl.UInt32}
+    schema |= {"largest": pl.UInt32, "message": pl.Int64}
     declared = pl.DataFrame(rows, schema=schema, orient="row")
     dropped = pl.col("flags") & DROPPED > 0
     # Answers after the last release belong to the end of a connection (FIN), not to the declared traffic.
@@ -133,6 +159,7 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             pl.col("jitter").max(),
             pl.col("wire").max(),
             pl.col("period").first(),
+            (pl.col("message").is_null() & (pl.col("wire") > pl.col("largest"))).sum().alias("larger"),
             ((pl.col("flags") & RETRANSMISSION) > 0).sum().alias("retransmissions"),
         )
     )
@@ -141,6 +168,7 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             frames=row["frames"],
             jitter_ns=int(row["jitter"]) if row["period"] else None,
             largest_wire=row["wire"],
+            larger=row["larger"],
             retransmissions=row["retransmissions"],
         )
         for row in found.iter_rows(named=True)
