@@ -259,7 +259,23 @@ fn connect(plan: &Plan, list: &[Node]) -> io::Result<()> {
     requests.flush()
 }
 
+/// With whom each host exchanges declared traffic.
+fn peers(plan: &Plan) -> BTreeMap<Ipv4Addr, BTreeSet<Ipv4Addr>> {
+    let mut peers: BTreeMap<Ipv4Addr, BTreeSet<Ipv4Addr>> = BTreeMap::new();
+    for marker in &plan.markers {
+        peers.entry(marker.source).or_default().insert(marker.destination);
+        peers.entry(marker.destination).or_default().insert(marker.source);
+    }
+    peers
+}
+
 fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
+    let peers = peers(plan);
+    let macs: BTreeMap<Ipv4Addr, [u8; 6]> = list
+        .iter()
+        .zip(&plan.hosts)
+        .map(|(node, host)| (host.address, node.mac))
+        .collect();
     let work = || -> io::Result<()> {
         for (node, host) in list.iter().zip(&plan.hosts) {
             enter(node.namespace.as_raw_fd())?;
@@ -269,6 +285,12 @@ fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
             requests.set_up(ETH0)?;
             requests.add_address(ETH0, host.address, host.prefix)?;
             requests.add_route(ETH0, Ipv4Addr::new(224, 0, 0, 0), 4)?;
+            // Groups are nobody's address; whoever else a program talks to is found by ARP, answered from the model.
+            for peer in peers.get(&host.address).into_iter().flatten() {
+                if let Some(mac) = macs.get(peer) {
+                    requests.add_neighbour(ETH0, *peer, *mac)?;
+                }
+            }
             requests.flush()?;
         }
         Ok(())

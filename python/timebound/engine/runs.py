@@ -95,6 +95,7 @@ def run(
     manifest["precision"] = summary["precision"]
     if emulation is not None and emulation.failure is not None:
         manifest["failure"] = summary["failure"] = emulation.failure
+        summary["verdict"] = "failed" if summary["verdict"] == "met" else summary["verdict"]
     folders.write_json(folder / "manifest.json", manifest)
     write_tables(results, folder)
     folders.write_json(folder / "summary.json", summary)

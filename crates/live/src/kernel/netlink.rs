@@ -1,12 +1,16 @@
 //! Links, addresses and routes by rtnetlink, many requests to a message.
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -36,8 +40,9 @@ pub(crate) struct Netlink {
     awaited: u32,
 }
 
-/// Requests are sent when this much has gathered.
+/// Requests are sent when this much has gathered, or this many: each answer takes about a kilobyte of the socket's buffer.
 const BATCH: usize = 16 * 1024;
+const MOST_AWAITED: u32 = 64;
 
 impl Netlink {
     /// A socket in the calling thread's network namespace.
@@ -70,7 +75,7 @@ impl Netlink {
             .resize((start + message.buffer_len()).next_multiple_of(4), 0);
         message.serialize(&mut self.pending[start..]);
         self.awaited += 1;
-        if self.pending.len() >= BATCH {
+        if self.pending.len() >= BATCH || self.awaited >= MOST_AWAITED {
             self.flush()
         } else {
             Ok(())
@@ -157,6 +162,24 @@ impl Netlink {
         self.push(
             RouteNetlinkMessage::NewAddress(message),
             NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    /// A neighbour that needs no ARP and never expires. Such entries do not count against the kernel's limit, which all
+    /// namespaces of the host share (`gc_thresh3`, 1024).
+    pub(crate) fn add_neighbour(&mut self, index: u32, address: Ipv4Addr, mac: [u8; 6]) -> io::Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.ifindex = index;
+        message.header.state = NeighbourState::Permanent;
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(address)),
+            NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
+        ];
+        self.push(
+            RouteNetlinkMessage::NewNeighbour(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
         )
     }
 
