@@ -151,6 +151,7 @@ fn spawn<const CAPTURE: bool>(
         parts.records,
         parts.tap,
         parts.plan.precision.late_frame_ns,
+        parts.plan.duration_ns,
         parts.plan.record_ingress,
     );
     let plane = Plane::new(Setup {

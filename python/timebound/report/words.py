@@ -18,6 +18,7 @@ SYMBOL = {
     "unbounded": "∞",
     "unsupported": "–",
     "unmeasured": "?",
+    "failed": "✗",
 }
 
 HEADLINE = {
@@ -26,6 +27,7 @@ HEADLINE = {
     "violated": "Violated: a latency lies above its bound",
     "disturbed": "Disturbed: this machine could not measure precisely enough",
     "unbounded": "Unbounded: no finite worst case exists",
+    "failed": "Failed: the emulation did not reach its end",
 }
 
 

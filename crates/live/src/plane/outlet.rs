@@ -55,6 +55,8 @@ pub(crate) struct Outlet<const CAPTURE: bool> {
     pub(crate) origin: u64,
     pub(crate) tap: Tap,
     late_frame: u64,
+    /// Length of the measured run. Lateness after it is recorded with the frames, but not judged: all connections close then.
+    duration: u64,
     detailed: bool,
     sender: send::Sender,
     batch: Vec<Handed>,
@@ -71,6 +73,7 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
         records: rtrb::Producer<Item>,
         tap: Tap,
         late_frame: u64,
+        duration: u64,
         detailed: bool,
     ) -> Self {
         Self {
@@ -82,6 +85,7 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
             origin: 0,
             tap,
             late_frame,
+            duration,
             detailed,
             sender,
             batch: Vec::with_capacity(send::BATCH),
@@ -140,8 +144,10 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
     fn note(&mut self, handed: Handed, now: u64) {
         let lateness = now.saturating_sub(handed.due);
         self.lateness.early += u64::from(now < handed.due);
-        self.lateness.late += u64::from(lateness > self.late_frame);
-        self.lateness.histogram.saturating_record(lateness.max(1));
+        if self.lane != Kind::Measured || handed.due - self.origin <= self.duration {
+            self.lateness.late += u64::from(lateness > self.late_frame);
+            self.lateness.histogram.saturating_record(lateness.max(1));
+        }
         let meta = *self.buffers.meta(handed.handle);
         let flags = meta.flags | handed.flags;
         if self.is_recorded(meta.stream, flags) {
