@@ -131,14 +131,14 @@ fn port_result(pass: &mut Propagation<'_>, id: PortId, name: &str) -> PortResult
     } else {
         None
     };
-    let buffer = pass.network.ports[id.index()].buffer_bytes;
+    let classes = class_results(pass, id);
     PortResult {
         port: id,
         name: name.to_owned(),
         utilisation,
         backlog_bytes,
-        exceeds_buffer: backlog_bytes.is_some_and(|bytes| bytes > buffer),
-        classes: class_results(pass, id),
+        exceeds_buffer: classes.iter().any(|class| class.exceeds_buffer),
+        classes,
         reason,
     }
 }
@@ -172,11 +172,26 @@ fn backlog(pass: &mut Propagation<'_>, id: PortId, lowest: Option<usize>) -> Opt
     u64::try_from(u128::from(pending) * u128::from(rate.0) / NANOS_PER_SECOND_AND_BYTE).ok()
 }
 
-fn class_results(pass: &Propagation<'_>, id: PortId) -> Vec<ClassResult> {
+fn class_results(pass: &mut Propagation<'_>, id: PortId) -> Vec<ClassResult> {
+    let classes: Vec<Class> = pass.layout.ports[id.index()].classes().collect();
+    let mut results = class_delays(pass, id, &classes);
+    let one_queue = pass.network.ports[id.index()].discipline != Discipline::StrictPriority;
+    let room = pass.network.ports[id.index()].buffer_bytes;
+    for result in results.iter_mut().filter(|result| result.reason.is_none()) {
+        let mut levels = pass.layout.ports[id.index()].levels.clone();
+        let level = levels.find(|level| one_queue || pass.layout.levels[*level].class == result.class);
+        result.backlog_bytes = level.and_then(|level| backlog(pass, id, Some(level)));
+        result.exceeds_buffer = result.backlog_bytes.is_some_and(|bytes| bytes > room);
+    }
+    results
+}
+
+fn class_delays(pass: &Propagation<'_>, id: PortId, classes: &[Class]) -> Vec<ClassResult> {
     let used = &pass.layout.ports[id.index()];
     let unusable = cause::incomplete(pass.network, id).map(cause::Cause::into_text);
     let one_queue = pass.network.ports[id.index()].discipline != Discipline::StrictPriority;
-    let result = |class: Class| {
+    let result = |class: &Class| {
+        let class = *class;
         let level = used
             .levels
             .clone()
@@ -203,8 +218,10 @@ fn class_results(pass: &Propagation<'_>, id: PortId) -> Vec<ClassResult> {
         ClassResult {
             class,
             largest_delay,
+            backlog_bytes: None,
+            exceeds_buffer: false,
             reason,
         }
     };
-    used.classes().map(result).collect()
+    classes.iter().map(result).collect()
 }

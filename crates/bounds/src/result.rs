@@ -85,7 +85,7 @@ pub struct PortResult {
     pub utilisation: Utilisation,
     /// Greatest number of wire bytes of declared streams that can wait (the frame in transmission does not count).
     pub backlog_bytes: Option<u64>,
-    /// Could the backlog exceed the declared buffer? Latency bounds hold for what is delivered even then.
+    /// Could the queue of a class exceed its declared room? Latency bounds hold for what is delivered even then.
     pub exceeds_buffer: bool,
     /// The classes that declared streams use here, most urgent first.
     pub classes: Vec<ClassResult>,
@@ -100,6 +100,10 @@ pub struct ClassResult {
     /// Largest response of any frame of the class.
     #[serde(rename = "largest_delay_ns")]
     pub largest_delay: Option<Span>,
+    /// Greatest number of wire bytes that can wait in the class's queue, counted with all classes above it.
+    pub backlog_bytes: Option<u64>,
+    /// Is that more than the queue has room for? Then frames of the class can be lost.
+    pub exceeds_buffer: bool,
     /// Why there is none.
     pub reason: Option<String>,
 }

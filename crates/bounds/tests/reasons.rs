@@ -338,6 +338,8 @@ fn json_is_what_python_reads() {
     );
     assert_eq!(
         json["ports"][0]["classes"][0],
-        serde_json::json!({"class": 5, "largest_delay_ns": 10, "reason": null})
+        serde_json::json!({
+            "class": 5, "largest_delay_ns": 10, "backlog_bytes": 10, "exceeds_buffer": false, "reason": null
+        })
     );
 }

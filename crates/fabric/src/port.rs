@@ -140,8 +140,8 @@ impl PortState {
     }
 
     #[inline]
-    pub(crate) fn has_room(&self, wire: u32) -> bool {
-        self.counters.queued_bytes + u64::from(wire) <= self.buffer
+    pub(crate) fn has_room(&self, class: u8, wire: u32) -> bool {
+        self.queues.bytes_before(class) + u64::from(wire) <= self.buffer
     }
 
     #[inline]

@@ -6,6 +6,8 @@ use timebound_model::Discipline;
 #[derive(Debug, Clone)]
 pub(crate) struct Queues {
     lists: [List; 8],
+    /// Wire bytes that wait in each.
+    bytes: [u64; 8],
     /// Bit `c` is set while class `c` waits.
     occupied: u8,
     service: Service,
@@ -43,6 +45,7 @@ impl Queues {
         };
         Self {
             lists: [List::EMPTY; 8],
+            bytes: [0; 8],
             occupied: 0,
             service,
         }
@@ -50,6 +53,7 @@ impl Queues {
 
     pub(crate) fn clear(&mut self) {
         self.lists = [List::EMPTY; 8];
+        self.bytes = [0; 8];
         self.occupied = 0;
         if let Service::DeficitRoundRobin(rounds) = &mut self.service {
             rounds.deficits = [0; 8];
@@ -63,13 +67,27 @@ impl Queues {
         self.occupied == 0
     }
 
+    /// The queue of a class: with FIFO service there is one for all.
+    #[inline]
+    fn queue_of(&self, class: u8) -> u8 {
+        match self.service {
+            Service::Fifo => 0,
+            _ => class.min(7),
+        }
+    }
+
+    /// Wire bytes that wait in the queue of a class.
+    #[inline]
+    pub(crate) fn bytes_before(&self, class: u8) -> u64 {
+        self.bytes[usize::from(self.queue_of(class))]
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, slab: &mut Slab, index: u32) {
-        let class = match self.service {
-            Service::Fifo => 0,
-            _ => slab.get(index).frame.class.0.min(7),
-        };
+        let frame = &slab.get(index).frame;
+        let (class, wire) = (self.queue_of(frame.class.0), u64::from(frame.wire.0));
         self.lists[usize::from(class)].push(slab, index);
+        self.bytes[usize::from(class)] += wire;
         self.occupied |= 1 << class;
     }
 
@@ -83,6 +101,9 @@ impl Queues {
             Service::DeficitRoundRobin(rounds) => rounds.choose(self.occupied, &self.lists, slab),
         };
         let index = self.lists[class].pop(slab);
+        if let Some(index) = index {
+            self.bytes[class] -= u64::from(slab.get(index).frame.wire.0);
+        }
         if self.lists[class].head().is_none() {
             self.occupied &= !(1 << class);
             if let Service::DeficitRoundRobin(rounds) = &mut self.service {

@@ -144,6 +144,28 @@ proptest! {
 }
 
 #[test]
+fn a_flood_of_a_lower_class_takes_no_room_from_a_higher_one() {
+    let room = 3_000;
+    let mut frames: Vec<(u64, u8, u32)> = (0..20).map(|_| (0, 0, 1_000)).collect();
+    frames.extend([(1, 7, 1_000), (1, 7, 1_000), (1, 7, 1_000), (1, 7, 1_000)]);
+    let log = run(
+        &wire(DirectionDecl {
+            buffer_bytes: room,
+            ..direction(TICKS, 0)
+        }),
+        &[],
+        &frames,
+    );
+    let urgent: Vec<_> = log.dropped.iter().filter(|(tag, _)| *tag >= 20).collect();
+    assert_eq!(
+        urgent,
+        [&(23, DropReason::Buffer)],
+        "three frames of 1000 bytes fit into 3000"
+    );
+    assert_eq!(log.dropped.len(), 16 + 1);
+}
+
+#[test]
 fn late_stamps_enter_after_the_time_reached() {
     let network = wire(direction(TICKS, 0));
     let mut fabric = Fabric::new(network, 1);

@@ -248,6 +248,8 @@ mod child {
         };
         loop {
             match orders.next(1000) {
+                // Stopped before anything began: there is nothing to wind up, and PID 1 waits for us.
+                Some(list) if list.contains(&Order::Stop) => return,
                 Some(list) if list.contains(&Order::Connect) => break,
                 Some(_) => {}
                 None => return,

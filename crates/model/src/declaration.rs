@@ -65,7 +65,8 @@ pub struct DirectionDecl {
     #[serde(default)]
     pub delay_ns: u64,
     pub queue: QueueDecl,
-    /// Buffer of the egress queue in wire bytes (all classes together; the frame in transmission does not count).
+    /// Room of each egress queue in wire bytes; the frame in transmission does not count. Every class has a queue of its own
+    /// (with FIFO service there is one), so that a flood of a lower class cannot take the room of a higher one.
     pub buffer_bytes: u64,
     #[serde(default)]
     pub impairments: ImpairmentsDecl,

@@ -63,7 +63,7 @@ pub struct Port {
     /// Propagation delay, one way.
     pub propagation: Span,
     pub discipline: Discipline,
-    /// Wire bytes that may wait (the frame in transmission does not count).
+    /// Wire bytes that may wait in the queue of each class (the frame in transmission does not count).
     pub buffer_bytes: u64,
     pub impairments: Impairments,
     /// The transmission resource it shares, if any.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
@@ -33,12 +32,6 @@ app = App(name="timebound", help=HELP, help_format="markdown", version=__version
 for verb in (run, predict, simulate, emulate, report, compare, validate, show, scenarios, doctor):
     verb.register(app)
 app.register_install_completion_command()
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point of `timebound`."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(execute(arguments))
 
 
 def execute(arguments: list[str]) -> int:

@@ -67,6 +67,8 @@ def print_flows(summary: dict[str, Any]) -> None:
     """The table of flows that closes a verb."""
     from rich.console import Console
 
-    from timebound.cli.table import flow_table
+    from timebound.cli.table import flow_reasons, flow_table
 
     Console(stderr=False, soft_wrap=False).print(flow_table(summary))
+    for line in flow_reasons(summary):
+        print(line)

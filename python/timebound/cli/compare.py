@@ -34,8 +34,11 @@ def compare(
     summaries = [read_summary(folder) for folder in folders]
     try:
         path = write_comparison(folders, output)
-    except ReportError as error:
-        raise FolderError(str(error), "compare between two and six folders that `timebound run` wrote") from error
+    except (ReportError, AttributeError, KeyError, TypeError) as error:
+        raise FolderError(
+            f"a summary.json is damaged or too many folders: {error}",
+            "compare between two and six folders that `timebound run` wrote",
+        ) from error
     if json:
         print_json({"runs": [{"folder": str(f), "flows": s["flows"]} for f, s in zip(folders, summaries, strict=True)]})
     else:

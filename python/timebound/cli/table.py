@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 MOST_ROWS = 40
+MOST_REASONS = 8
 STYLES = {"met": "green", "missed": "yellow", "violated": "bold red", "unbounded": "magenta", "unsupported": "magenta"}
 
 
@@ -29,6 +31,7 @@ def flow_table(summary: dict[str, Any]) -> Table:
         caption=f"{left_out} more rows in the summary" if left_out else None,
         title_justify="left",
         caption_justify="left",
+        box=SIMPLE_HEAD,
     )
     shown = [flow_row(flow) for flow in flows[:MOST_ROWS]]
     names = ("observed max", "simulated max", "bound", "deadline", "lost")
@@ -42,6 +45,22 @@ def flow_table(summary: dict[str, Any]) -> Table:
     for row in shown:
         table.add_row(row[0], row[1], *(row[index + 2] for index in used), row[-1])
     return table
+
+
+def flow_reasons(summary: dict[str, Any]) -> list[str]:
+    """Why flows have no bound or may lose messages: each reason once, with those it holds for."""
+    whom: dict[str, list[str]] = {}
+    for flow in summary["flows"]:
+        reason = flow["bound_us"]["reason"] or flow.get("risk")
+        if reason is not None:
+            whom.setdefault(reason, []).append(f"{flow['flow']} at {flow['receiver']}")
+    lines = []
+    for reason, names in list(whom.items())[:MOST_REASONS]:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        lines.append(f"{', '.join(names[:3])}{more}: {reason}")
+    if len(whom) > MOST_REASONS:
+        lines.append(f"{len(whom) - MOST_REASONS} more reasons in the summary")
+    return lines
 
 
 def flow_row(flow: dict[str, Any]) -> list[str]:
@@ -58,7 +77,7 @@ def flow_row(flow: dict[str, Any]) -> list[str]:
         duration(flow["bound_us"]["bound"]) if reason is None else "none",
         duration(flow["deadline_us"]),
         str(flow["lost"]) if flow["lost"] else "-",
-        text if reason is None else f"{text}: {_escape(reason)}",
+        text,
     ]
 
 

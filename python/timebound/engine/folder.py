@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 class FolderError(Exception):
@@ -32,6 +34,7 @@ def prepare(output: Path | None, name: str) -> Path:
     """
     if output is None:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-") or "run"
         output = Path("runs") / f"{name}-{stamp}"
         number = 1
         while output.exists():
@@ -44,14 +47,33 @@ def prepare(output: Path | None, name: str) -> Path:
             if any(output.iterdir()):
                 if not (output / MARK).is_file():
                     raise FolderError(f"{output} holds other files", "name an empty or new folder with --output")
+                _take(output)
                 _empty(output)
         output.mkdir(parents=True, exist_ok=True)
+        _take(output)
         (output / MARK).write_text("{}\n", encoding="utf-8")
     except OSError as error:
         raise FolderError(
             f"{output} cannot be written: {error.strerror}", "name another folder with --output"
         ) from error
     return output
+
+
+def _take(folder: Path) -> None:
+    """Holds the folder for as long as this process lives; the kernel lets go of it, however that ends."""
+    if folder.resolve() in _LOCKS:
+        return
+    lock = (folder / ".lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise FolderError(f"another run is writing {folder}", "name another folder with --output") from None
+    _LOCKS[folder.resolve()] = lock
+
+
+_LOCKS: dict[Path, IO[str]] = {}
+"""Open files hold their locks. A folder that this process uses again is held already."""
 
 
 def _empty(folder: Path) -> None:

@@ -252,14 +252,22 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
         .with_columns((pl.col("sequence").cast(pl.Int64) + pl.col("more")).alias("sequence"))
         .filter(pl.col("sequence") >= 0)
         .with_columns(pl.col("sequence").cast(pl.UInt32))
+        .sort("delivered_ns", maintain_order=True)
         .group_by("stream", "receiver", "sequence", maintain_order=True)
-        .agg(pl.col("ingress_ns").min(), pl.col("delivered_ns").max(), pl.col("lateness_ns").last())
+        .agg(
+            pl.col("ingress_ns").min().alias("began_ns"),
+            # The frame that completes the message. What a sender waits between two segments of it (for a window to open)
+            # is the host's time, not the network's.
+            (pl.col("delivered_ns") - pl.col("ingress_ns")).last().alias("crossing_ns"),
+            pl.col("delivered_ns").last(),
+            pl.col("lateness_ns").last(),
+        )
         .join(parts, on=["stream", "receiver"], how="inner")
         .sort("part", maintain_order=True)
         .group_by("name", "to", "sequence", maintain_order=True)
         .agg(
-            (pl.col("delivered_ns") - pl.col("ingress_ns")).sum().alias("network_ns"),
-            (pl.col("ingress_ns").last() - pl.col("delivered_ns").first() - pl.col("lateness_ns").first()).alias(
+            pl.col("crossing_ns").sum().alias("network_ns"),
+            (pl.col("began_ns").last() - pl.col("delivered_ns").first() - pl.col("lateness_ns").first()).alias(
                 "between"
             ),
             pl.len().alias("parts"),

@@ -142,10 +142,10 @@ def _unbounded(stream: Stream) -> Stream:
     """The same stream once it promises nothing: it answers one that has no finite bound."""
     frame = max(stream.frames_bytes)
     pattern = stream.release
-    if pattern["kind"] == "periodic" and stream.period_ns is not None:
+    if pattern["kind"] in ("periodic", "sporadic") and stream.period_ns is not None:
         pattern = {
             "kind": "burst",
-            "gap_ns": stream.period_ns,
+            "gap_ns": stream.period_ns + pattern.get("mean_extra_ns", 0),
             "frames": len(stream.frames_bytes),
             "frame_bytes": frame,
         }

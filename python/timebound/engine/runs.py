@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from timebound.engine import folder as folders
+from timebound.engine import programs
 from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
 from timebound.engine.measured import measure
@@ -66,7 +67,7 @@ def check(scenario: Scenario) -> None:
 
 def figures_only(scenario: Scenario, parts: set[str], progress: Progress = SILENT) -> dict[str, Any]:
     """The summary of a prediction (and simulation) without a run folder."""
-    results = _compute(scenario, parts, progress)
+    results = _compute(plan_of(scenario), parts, progress)
     return summarise(results)
 
 
@@ -80,9 +81,11 @@ def run(
         FolderError: the run folder cannot be used; nothing was started.
     """
     started = datetime.now(UTC)
-    plan_of(scenario)
+    plan = plan_of(scenario)
+    if "emulate" in parts:
+        programs.resolve(plan)
     folder = folders.prepare(output, scenario.name)
-    results = _compute(scenario, parts, progress)
+    results = _compute(plan, parts, progress)
     prediction = results.prediction
     (folder / "scenario.yaml").write_text(scenario.to_yaml(), encoding="utf-8")
     folders.write_json(folder / "plan.json", prediction.network.declaration)
@@ -122,9 +125,9 @@ def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:
     return EXIT_OK if summary["verdict"] == "met" else EXIT_NOT_MET
 
 
-def _compute(scenario: Scenario, parts: set[str], progress: Progress) -> Results:
+def _compute(plan: Plan, parts: set[str], progress: Progress) -> Results:
     progress.step("predict", "working out the bounds")
-    results = Results(predict(plan_of(scenario)))
+    results = Results(predict(plan))
     if "simulate" in parts:
         results.simulation = simulate(results.prediction, progress)
     return results

@@ -44,11 +44,12 @@ def summarise(results: Results) -> dict[str, Any]:
     observed = prediction.observed(seen) if measured is not None else {}
     violations: list[dict[str, Any]] = []
     paths = prediction.network.paths()
+    shortages = tables.shortages(prediction)
     messages = {} if measured is None else _by_pair(measured.messages)
     flows = []
     for flow in scenario.flows:
         for receiver in flow.receivers:
-            entry = _Entry(results, flow, receiver, observed, paths, violations)
+            entry = _Entry(results, flow, receiver, observed, paths, shortages, violations)
             flows.append(entry.build(messages.get((flow.name, receiver))))
     series: dict[str, Any] = {"time_s": [], "flows": {}, "links": {}, "events": _events(scenario)}
     if measured is not None:
@@ -66,7 +67,7 @@ def summarise(results: Results) -> dict[str, Any]:
             "duration_s": scenario.run.duration_ns / 1e9,
             "warmup_s": scenario.run.warm_up_ns / 1e9,
             "stack": scenario.stack.kind,
-            "notes": plan.notes,
+            "notes": [*plan.notes, *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None)],
         },
         "topology": {
             "nodes": [
@@ -103,7 +104,7 @@ def overall(flows: list[dict[str, Any]], precision: dict[str, Any], violations: 
         return "violated"
     if precision["verdict"] == "disturbed":
         return "disturbed"
-    for verdict in ("missed", "unbounded", "unsupported"):
+    for verdict in ("missed", "unbounded", "unsupported", "unmeasured"):
         if verdicts[verdict]:
             return "unbounded" if verdict == "unsupported" else verdict
     return "met"
@@ -133,6 +134,7 @@ class _Entry:
     receiver: str
     observed: dict[tuple[str, str], Outcome]
     paths: dict[str, dict[str, list[str]]]
+    shortages: dict[tuple[str, int], str]
     violations: list[dict[str, Any]]
 
     def build(self, messages: pl.DataFrame | None) -> dict[str, Any]:
@@ -156,6 +158,7 @@ class _Entry:
             "segments": segments,
             "deadline_us": micros(flow.deadline_ns),
         }
+        entry["risk"] = self._risk(segments)
         entry["distribution"] = self._distribution(messages)
         entry["verdict"] = self._verdict(entry)
         return entry
@@ -197,6 +200,15 @@ class _Entry:
             f"{bound / 1000:.3f} us"
         )
         self.violations.append({"flow": self.flow.name, "receiver": self.receiver, "text": text})
+
+    def _risk(self, segments: list[dict[str, Any]]) -> str | None:
+        """Why messages can be lost although the network loses none: a queue without enough room on the way."""
+        for segment in segments:
+            for port in segment["path"]:
+                reason = self.shortages.get((port, self.flow.priority))
+                if reason is not None:
+                    return reason
+        return None
 
     def _bound(self, segments: list[dict[str, Any]]) -> dict[str, Any]:
         reasons = [s["reason"] for s in segments if s["reason"] is not None]
@@ -261,7 +273,7 @@ class _Entry:
         lost = (entry["lost"] or 0) > 0 and (deadline is not None or self.flow.qos > 0)
         bound = entry["bound_us"]["bound"]
         too_long = deadline is not None and bound is not None and bound + entry["jitter_us"] > deadline
-        if (entry["late"] or 0) > 0 or lost or too_long:
+        if (entry["late"] or 0) > 0 or lost or too_long or entry["risk"] is not None:
             return "missed"
         if "no-finite-bound" in kinds:
             return "unbounded"

@@ -64,6 +64,20 @@ def _reason(port: dict[str, Any], classes: set[int]) -> str | None:
     return reasons[0] if reasons else None
 
 
+def shortages(prediction: Prediction) -> dict[tuple[str, int], str]:
+    """(port name, class) -> why frames of the class can be lost there for want of room."""
+    rooms = [d.buffer_bytes for link in prediction.plan.scenario.links for d in (link.forward, link.backward)]
+    return {
+        (port["name"], entry["class"]): (
+            f"the queue of class {entry['class']} at port {port['name']} may need {entry['backlog_bytes']} bytes and has room "
+            f"for {rooms[port['port']]}: messages can be lost"
+        )
+        for port in prediction.ports
+        for entry in port["classes"]
+        if entry["exceeds_buffer"]
+    }
+
+
 def _rates(prediction: Prediction) -> list[int]:
     links = prediction.plan.scenario.links
     return [direction.rate_bps for link in links for direction in (link.forward, link.backward)]

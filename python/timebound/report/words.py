@@ -27,6 +27,7 @@ HEADLINE = {
     "violated": "Violated: a latency lies above its bound",
     "disturbed": "Disturbed: this machine could not measure precisely enough",
     "unbounded": "Unbounded: no finite worst case exists",
+    "unmeasured": "Unmeasured: not every flow had a message in the measured time",
     "failed": "Failed: the emulation did not reach its end",
 }
 

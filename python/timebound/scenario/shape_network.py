@@ -151,7 +151,9 @@ class Conditions(Shape):
     duplication: Share | None = Field(default=None, description="share of frames that arrive twice", examples=["0.1 %"])
     queue: QueueField | None = Field(default=None, description="discipline of the egress queue", examples=["fifo"])
     buffer: Size | None = Field(
-        default=None, description="bytes (on the wire) that may wait at the egress port", examples=["256 KiB"]
+        default=None,
+        description="room of each class's queue at the egress port, bytes on the wire",
+        examples=["256 KiB"],
     )
     outages: list[TimeRange] | None = Field(
         default=None, description="times in which nothing passes, since the start of the run", examples=[["3 s..4 s"]]

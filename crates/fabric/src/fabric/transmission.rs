@@ -14,9 +14,10 @@ impl Fabric {
         if state.passes {
             return self.pass(now, port, index, sink);
         }
-        let wire = self.slab.get(index).frame.wire.0;
+        let frame = &self.slab.get(index).frame;
+        let (class, wire) = (frame.class.0, frame.wire.0);
         // A frame that need not wait behind another takes no buffer.
-        if !state.is_idle() && !state.has_room(wire) {
+        if !state.is_idle() && !state.has_room(class, wire) {
             return self.drop(now, Some(port), index, DropReason::Buffer, sink);
         }
         if state.is_idle() && state.medium == NONE {
