@@ -157,3 +157,38 @@ def test_every_verb_has_help_that_teaches(capsys: pytest.CaptureFixture[str]) ->
     ):
         assert execute([verb, "--help"]) == 0
         assert len(capsys.readouterr().out) > 200
+
+
+def test_a_full_disk_is_said_in_words(
+    plant: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import timebound.report
+    from timebound.report import ReportError
+
+    def full(folder: Path) -> Path:
+        raise ReportError(f"the report cannot be written to {folder}: No space left on device")
+
+    monkeypatch.setattr(timebound.report, "write_report", full)
+    folder = Path(plant).parent / "run"
+    assert execute(["predict", plant, "--output", str(folder)]) == 3
+    assert "No space left on device" in capsys.readouterr().err and (folder / "summary.json").exists()
+
+
+def test_a_queue_without_room_for_its_backlog_is_not_met(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["predict", plant, "--json", "--set", "network.defaults.link.buffer=100 B"]) == 1
+    flow = json.loads(capsys.readouterr().out)["flows"][0]
+    assert flow["verdict"] == "missed" and "has room for 100" in flow["risk"]
+
+
+def test_a_folder_that_is_being_written_is_refused(
+    plant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import fcntl
+
+    folder = tmp_path / "busy"
+    folder.mkdir()
+    (folder / "manifest.json").write_text("{}")
+    with (folder / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert execute(["predict", plant, "--output", str(folder)]) == 2
+    assert "another run is writing" in capsys.readouterr().err

@@ -54,7 +54,7 @@ def execute(arguments: list[str]) -> int:
         _complain(
             as_json, "folder", [{"message": str(error), "hint": error.hint}], f"error: {error}\n  = hint: {error.hint}"
         )
-        return EXIT_INPUT
+        return error.code
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         _complain(as_json, "system", [{"message": text, "hint": ""}], f"error: {text}")

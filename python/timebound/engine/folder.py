@@ -14,11 +14,12 @@ from typing import IO, Any
 
 
 class FolderError(Exception):
-    """A run folder that cannot be used, with a hint."""
+    """A run folder that cannot be used, with a hint and an exit code: 2 for a wrong name, 3 where the host refuses."""
 
-    def __init__(self, message: str, hint: str) -> None:
+    def __init__(self, message: str, hint: str, code: int = 2) -> None:
         super().__init__(message)
         self.hint = hint
+        self.code = code
 
 
 MARK = "manifest.json"

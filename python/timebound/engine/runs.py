@@ -12,6 +12,7 @@ from timebound.engine import folder as folders
 from timebound.engine import programs
 from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
+from timebound.engine.folder import FolderError
 from timebound.engine.measured import measure
 from timebound.engine.predict import Prediction, predict
 from timebound.engine.progress import SILENT, Progress
@@ -102,9 +103,13 @@ def run(
     folders.write_json(folder / "manifest.json", manifest)
     write_tables(results, folder)
     folders.write_json(folder / "summary.json", summary)
-    from timebound.report import write_report
+    from timebound.report import ReportError, write_report
 
-    write_report(folder)
+    try:
+        write_report(folder)
+    except ReportError as error:
+        advice = f"the figures are in {folder / 'summary.json'}; timebound report writes the page again"
+        raise FolderError(str(error), advice, EXIT_HOST) from error
     code = exit_code(summary, emulation)
     failure, hint = (None, None) if emulation is None else (emulation.failure, emulation.hint)
     return Done(folder, summary, code, failure, hint)
