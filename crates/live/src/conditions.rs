@@ -104,11 +104,15 @@ pub(crate) fn unimpaired(network: &Network) -> Arc<Network> {
     Arc::new(network)
 }
 
-/// The network without scheduled outages, for the pre-flight check: its time is not the run's.
-pub(crate) fn without_outages(network: &Network) -> Arc<Network> {
+/// The network for the pre-flight check: without scheduled outages, since its time is not the run's, and without second
+/// copies on shared media, where they would hold back the probes that are timed alone.
+pub(crate) fn for_preflight(network: &Network) -> Arc<Network> {
     let mut network = network.clone();
     for port in &mut network.ports {
         port.impairments.outages.clear();
+        if port.medium.is_some() {
+            port.impairments.duplication = 0.0;
+        }
     }
     Arc::new(network)
 }

@@ -138,7 +138,7 @@ impl Run {
         let begun = clock::monotonic();
         let (plan, network) = (
             &self.prepared.plan,
-            conditions::without_outages(&self.prepared.network),
+            conditions::for_preflight(&self.prepared.network),
         );
         let result = preflight::check(plan, &network, &self.nodes, &self.stage);
         self.times.preflight_ns = clock::monotonic() - begun;

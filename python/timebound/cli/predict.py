@@ -17,7 +17,6 @@ from timebound.cli.common import (
     print_json,
     stderr,
 )
-from timebound.cli.live_progress import TerminalProgress
 
 
 def register(app: App) -> None:
@@ -39,6 +38,7 @@ def figures(
     name: str, settings: tuple[str, ...], output: str | None, parts: set[str], *, json: bool, quiet: bool
 ) -> int:
     """Computes the parts without emulation; a folder is written only when asked for."""
+    from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
 
     scenario = open_scenario(name, settings)

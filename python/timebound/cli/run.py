@@ -18,7 +18,6 @@ from timebound.cli.common import (
     print_json,
     stderr,
 )
-from timebound.cli.live_progress import TerminalProgress
 
 Rootless = Annotated[
     bool,
@@ -59,6 +58,7 @@ def execute(
     rootless: bool,
 ) -> int:
     """Runs the parts and closes with the table (or JSON) and where the report lies."""
+    from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
 
     scenario = open_scenario(name, settings)

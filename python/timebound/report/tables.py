@@ -183,7 +183,7 @@ def _no_bound(flow: Flow) -> str:
 
 def flows(run: Run) -> Table:
     rows = [flow_row(flow) for flow in critical(run.flows)[:MOST_FLOWS]]
-    caption = "Every flow at every receiver, the most critical first. Bounds count from the nominal release; margin is deadline minus bound."
+    caption = "Every flow at every receiver, the most critical first. Bounds count from the actual release at the first port of each segment, without the broker's time; margin is deadline minus bound."
     return Table("table-flows", caption, FLOW_COLUMNS, rows, len(run.flows), filtered=True)
 
 
@@ -224,7 +224,7 @@ def segments(run: Run) -> Table:
             Cell(segment.reason, class_="wrap" if segment.reason else None),
         ]
         rows.append(Row(flow.name, cells))
-    caption = "The network segments of each flow, and whether the source kept its declared jitter at the segment's first port."
+    caption = "The network segments of each flow, and whether the source kept its declared jitter at the segment's first port. Not kept is no failure: a busy host releases later than it declares, and the bound for the observed arrivals stands beside. Declare that jitter, and both bounds are one."
     return Table("table-segments", caption, columns, rows, len(found), filtered=True)
 
 

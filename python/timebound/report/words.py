@@ -176,7 +176,8 @@ MEANINGS: Sequence[tuple[str, str]] = (
     (
         "Nominal release",
         "The instant at which a message is due by its declared period. Release jitter is how much later it may really be written. "
-        "Deadlines and bounds count from the nominal release.",
+        "Deadlines count from the nominal release. Bounds, like measured network latencies, count from the actual one; the verdict adds the "
+        "declared jitter before it compares a bound with a deadline.",
     ),
     (
         "Network latency",
