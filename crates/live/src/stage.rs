@@ -5,7 +5,9 @@ use crate::failure::Failure;
 use crate::kernel::{clock, ring, send};
 use crate::nodes::Nodes;
 use crate::plan::Plan;
-use crate::plane::{Buffers, Command, Directory, Flows, Outlet, Plane, PlaneReport, Setup, Shared, Tap};
+use crate::plane::{
+    Buffers, Command, Directory, Flows, Judged, Outlet, Plane, PlaneReport, Setup, Shared, Tap,
+};
 use crate::writer::{ProbeLog, Progress, QUEUE, Writer};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -150,8 +152,10 @@ fn spawn<const CAPTURE: bool>(
         interfaces,
         parts.records,
         parts.tap,
-        parts.plan.precision.late_frame_ns,
-        parts.plan.duration_ns,
+        Judged {
+            late_frame: parts.plan.precision.late_frame_ns,
+            duration: parts.plan.duration_ns,
+        },
         parts.plan.record_ingress,
     );
     let plane = Plane::new(Setup {

@@ -43,6 +43,15 @@ impl Lateness {
     }
 }
 
+/// Which lateness counts against the run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judged {
+    /// A frame later than this is a late one.
+    pub(crate) late_frame: u64,
+    /// Length of the measured run. Lateness after it is recorded with the frames, but not judged: all connections close then.
+    pub(crate) duration: u64,
+}
+
 pub(crate) struct Outlet<const CAPTURE: bool> {
     pub(crate) buffers: Buffers,
     pub(crate) lateness: Lateness,
@@ -54,9 +63,7 @@ pub(crate) struct Outlet<const CAPTURE: bool> {
     pub(crate) lane: Kind,
     pub(crate) origin: u64,
     pub(crate) tap: Tap,
-    late_frame: u64,
-    /// Length of the measured run. Lateness after it is recorded with the frames, but not judged: all connections close then.
-    duration: u64,
+    judged: Judged,
     detailed: bool,
     sender: send::Sender,
     batch: Vec<Handed>,
@@ -72,8 +79,7 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
         interfaces: Vec<u32>,
         records: rtrb::Producer<Item>,
         tap: Tap,
-        late_frame: u64,
-        duration: u64,
+        judged: Judged,
         detailed: bool,
     ) -> Self {
         Self {
@@ -84,8 +90,7 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
             lane: Kind::Setup,
             origin: 0,
             tap,
-            late_frame,
-            duration,
+            judged,
             detailed,
             sender,
             batch: Vec::with_capacity(send::BATCH),
@@ -144,8 +149,8 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
     fn note(&mut self, handed: Handed, now: u64) {
         let lateness = now.saturating_sub(handed.due);
         self.lateness.early += u64::from(now < handed.due);
-        if self.lane != Kind::Measured || handed.due - self.origin <= self.duration {
-            self.lateness.late += u64::from(lateness > self.late_frame);
+        if self.lane != Kind::Measured || handed.due - self.origin <= self.judged.duration {
+            self.lateness.late += u64::from(lateness > self.judged.late_frame);
             self.lateness.histogram.saturating_record(lateness.max(1));
         }
         let meta = *self.buffers.meta(handed.handle);
