@@ -289,3 +289,15 @@ def test_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as error:
         load(str(file))
     assert str(file) in error.value.render()
+
+
+def test_orders_for_nodes_come_by_time_with_ranges_expanded() -> None:
+    loaded = scenario("at: {3 s: {'node h[1,5]': start}, 1 s: {node h1: stop, 'node h5 ': {state: stop}}}")
+    assert [(event.at_ns, event.node, event.order) for event in loaded.node_events] == [
+        (1_000_000_000, "h1", "stop"),
+        (1_000_000_000, "h5", "stop"),
+        (3_000_000_000, "h1", "start"),
+        (3_000_000_000, "h5", "start"),
+    ]
+    place = loaded.locate("node_events[2]")
+    assert place is not None and load(loaded.to_yaml()) == loaded

@@ -7,6 +7,7 @@ mod conditions;
 mod doctor;
 mod failure;
 mod kernel;
+pub mod lifecycle;
 mod messages;
 mod nodes;
 pub mod plan;
@@ -82,6 +83,11 @@ fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
     let network = timebound_model::compile(&plan.network)
         .map_err(|errors| Failure::internal("plan: network", errors))?;
     let changes = conditions::changes(&plan, &network)?;
+    if !plan.lifecycle.is_empty() {
+        return Err(Failure::Host(
+            "this version cannot stop or pause nodes by schedule".to_owned(),
+        ));
+    }
     let programs = programs::Programs::find(&plan)?;
     Ok(run::Prepared {
         plan,

@@ -70,6 +70,38 @@ pub struct Plan {
     /// Enter a user namespace even as root (to try what a user without rights gets).
     #[serde(default)]
     pub force_rootless: bool,
+    /// How later commands find this run; null: nobody can find or command it.
+    #[serde(default)]
+    pub control: Option<ControlPlan>,
+    /// Orders for nodes by schedule, in any order; see [`crate::lifecycle`].
+    #[serde(default)]
+    pub lifecycle: Vec<NodeEventPlan>,
+    /// Bytes kept of the output of each program; the rest is dropped, and the log says so.
+    #[serde(default = "default_log_limit")]
+    pub log_limit_bytes: u64,
+}
+
+/// Where a run is listed; see [`crate::control`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControlPlan {
+    /// An existing folder that only this user can enter; its path is at most 60 bytes long, since sockets lie in it.
+    pub registry: PathBuf,
+    /// Name of the scenario, for people.
+    pub scenario: String,
+    /// Its file (absolute); null where there is none.
+    #[serde(default)]
+    pub file: Option<PathBuf>,
+}
+
+/// An order for one node by schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeEventPlan {
+    /// Run time.
+    pub at_ns: u64,
+    pub node: String,
+    pub order: crate::lifecycle::Order,
 }
 
 /// A node with its own network namespace: one interface `eth0`, whatever the number of its links in `network`.
@@ -324,6 +356,10 @@ fn default_grace() -> u64 {
 
 fn default_snap() -> u32 {
     65_535
+}
+
+fn default_log_limit() -> u64 {
+    64 << 20
 }
 
 #[cfg(test)]

@@ -87,6 +87,8 @@ def emulation_plan(prediction: Prediction, folder: Path, *, record_ingress: bool
         "precision": {"lateness_p99_ns": run.lateness_p99_ns},
         "record_ingress": record_ingress,
         "force_rootless": rootless,
+        "lifecycle": [{"at_ns": e.at_ns, "node": e.node, "order": e.order} for e in scenario.node_events],
+        "log_limit_bytes": run.log_limit_bytes,
     }
 
 

@@ -53,6 +53,7 @@ def to_yaml(scenario: Scenario) -> str:
         "seed": run.seed,
         "captures": list(run.captures),
         "simulate": {"duration": format_time(run.simulate.duration_ns), "search": run.simulate.evaluations},
+        "log-limit": format_size(run.log_limit_bytes),
         "precision": {"lateness-p99": format_time(run.lateness_p99_ns)},
     }.items():
         lines.append(f"  {key}: {flow_style(value)}")
@@ -241,15 +242,16 @@ def _background(item: Background) -> dict[str, Any]:
 
 def _events(scenario: Scenario) -> list[str]:
     """Each change once: a target that means parallel links gave one event for each of them."""
-    lines: list[str] = ["at:"] if scenario.events else []
-    time, seen = -1, set[str]()
+    times: dict[int, dict[str, str]] = {}
     for event in scenario.events:
-        if event.at_ns != time:
-            lines.append(f"  {format_time(event.at_ns)}:")
-            time, seen = event.at_ns, set()
-        if event.target not in seen:
-            seen.add(event.target)
-            lines.append(f"    {flow_style(event.target)}: {flow_style(_event(event, scenario.links[event.link]))}")
+        changes = times.setdefault(event.at_ns, {})
+        changes.setdefault(event.target, flow_style(_event(event, scenario.links[event.link])))
+    for order in scenario.node_events:
+        times.setdefault(order.at_ns, {})[f"node {order.node}"] = order.order
+    lines: list[str] = ["at:"] if times else []
+    for time, changes in sorted(times.items()):
+        lines.append(f"  {format_time(time)}:")
+        lines += [f"    {flow_style(target)}: {change}" for target, change in changes.items()]
     return lines
 
 

@@ -16,11 +16,12 @@ from timebound.scenario import shape
 from timebound.scenario.builtin import find as find_file
 from timebound.scenario.context import Context
 from timebound.scenario.graph import Graph
+from timebound.scenario.lifecycle import resolve_node_events
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import Problem, ScenarioError
 from timebound.scenario.resolve_flows import FlowResolver, resolve_stack
 from timebound.scenario.resolve_network import resolve_network
-from timebound.scenario.resolve_run import resolve_background, resolve_events, resolve_run
+from timebound.scenario.resolve_run import event_times, resolve_background, resolve_events, resolve_run
 from timebound.scenario.sources import read
 from timebound.scenario.tree import Path, Sources, TooManyProblemsError, decode, dotted, to_plain
 
@@ -96,7 +97,9 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
     if not checked.flows and not checked.background:
         context.warn((), "the scenario has no flows and no background", "flows: [{name: alpha, from: h1, to: h2, ...}]")
     background = resolve_background(checked.background, net, graph, context)
-    events = resolve_events(checked.at, net, checked.run.duration + checked.run.warm_up, context)
+    times = event_times(checked.at, checked.run.duration + checked.run.warm_up, context)
+    events = resolve_events(checked.at, times, net, context)
+    node_events = resolve_node_events(checked.at, times, net, context)
     run = resolve_run(checked.run, net, context)
     return Scenario(
         name=checked.name,
@@ -108,6 +111,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
         stack=stack,
         background=background,
         events=events,
+        node_events=node_events,
         run=run,
         file=str(file) if file else None,
         locations=context.locations,

@@ -18,6 +18,7 @@ from timebound.scenario.problems import Place, Problem
 NodeKind = Literal["host", "switch", "segment"]
 BackgroundKind = Literal["tcp", "udp", "poisson", "burst", "request-response", "video"]
 Pattern = Literal["periodic", "sporadic", "poisson", "trace"]
+NodeOrder = Literal["stop", "start", "restart", "pause", "resume"]
 
 BEST_EFFORT_FRAME_BYTES = 1538
 """One full Ethernet frame of undeclared best effort is assumed on every port (wire bytes)."""
@@ -323,6 +324,15 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvent:
+    """An order for one host; which order a state allows is checked (`scenario.lifecycle`)."""
+
+    at_ns: int
+    node: str
+    order: NodeOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulate:
     """Limits of the simulator; a search is limited by evaluations so that it is reproducible."""
 
@@ -340,6 +350,8 @@ class Run:
     captures: tuple[str, ...]
     """Ports as `h1->s1`."""
     simulate: Simulate
+    log_limit_bytes: int = 64 * 2**20
+    """Bytes kept of the output of each program."""
     lateness_p99_ns: int
     """An emulation whose departures are later than this at the 99th percentile calls itself disturbed."""
 
@@ -358,6 +370,8 @@ class Scenario:
     stack: Stack
     background: tuple[Background, ...]
     events: tuple[Event, ...]
+    node_events: tuple[NodeEvent, ...] = ()
+    """Stops, starts and pauses of hosts, by time."""
     run: Run
     file: str | None = field(default=None, compare=False)
     """The file it was loaded from."""

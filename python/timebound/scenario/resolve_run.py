@@ -5,6 +5,7 @@ from __future__ import annotations
 from timebound.scenario import shape
 from timebound.scenario.context import Context, close_to
 from timebound.scenario.graph import Graph
+from timebound.scenario.lifecycle import is_node_target
 from timebound.scenario.model import Background, Direction, Event, Impairments, Run, Simulate
 from timebound.scenario.names import is_flow_name
 from timebound.scenario.resolve_flows import resolve_hosts
@@ -111,10 +112,8 @@ def _check_background(item: shape.Background, path: Path, context: Context) -> N
         context.error((*path, "stop"), "it stops before it starts", "stop later than start")
 
 
-def resolve_events(
-    at: dict[str, dict[str, shape.LinkChange]], net: Net, duration_ns: int, context: Context
-) -> tuple[Event, ...]:
-    """Events in the order of time; each carries the link's whole conditions from then on."""
+def event_times(at: dict[str, dict[str, shape.Change]], duration_ns: int, context: Context) -> dict[int, str]:
+    """Time -> key of `at`, as far as the times can be read."""
     timed: dict[int, str] = {}
     for key in at:
         try:
@@ -124,13 +123,25 @@ def resolve_events(
             timed[time] = key
         except UnitError as error:
             context.key_error(("at", key), error.message, error.hint)
-    state: dict[int, tuple[bool, Direction, Direction]] = {}
-    events: list[Event] = []
     for time, key in sorted(timed.items()):
         if time > duration_ns:
             context.key_error(("at", key), f"{key} lies behind the end of the run", "make run.duration longer")
+    return timed
+
+
+def resolve_events(
+    at: dict[str, dict[str, shape.Change]], times: dict[int, str], net: Net, context: Context
+) -> tuple[Event, ...]:
+    """Events in the order of time; each carries the link's whole conditions from then on."""
+    state: dict[int, tuple[bool, Direction, Direction]] = {}
+    events: list[Event] = []
+    for time, key in sorted(times.items()):
         for target, change in at[key].items():
+            if is_node_target(target):
+                continue
             path: Path = ("at", key, target)
+            if change.state is not None:
+                context.key_error(path, f"{change.state} is an order for a node", "write link s1-s4: {up: false}")
             for index, forward, backward in _targets(target, net, path, context):
                 link = net.links[index]
                 up, ahead, back = state.get(index, (True, link.forward, link.backward))
@@ -162,7 +173,9 @@ def _targets(target: str, net: Net, path: Path, context: Context) -> list[tuple[
     kind, _, ends = target.partition(" ")
     ends = ends.strip()
     if kind != "link" or not ends:
-        context.key_error(path, f"{target!r} is no target of a change", "write link s1-s4, or link s1->s4 for one way")
+        context.key_error(
+            path, f"{target!r} is no target of a change", "write link s1-s4, link s1->s4 for one way, or node h1"
+        )
         return []
     directed = "->" in ends
     separator = "->" if directed else "-"
@@ -182,7 +195,7 @@ def _targets(target: str, net: Net, path: Path, context: Context) -> list[tuple[
     return []
 
 
-def _changed(direction: Direction, change: shape.LinkChange, path: Path, context: Context) -> Direction:
+def _changed(direction: Direction, change: shape.Change, path: Path, context: Context) -> Direction:
     before = direction.impairments
     stated = change.model_fields_set
     return Direction(
@@ -224,5 +237,6 @@ def resolve_run(run: shape.Run, net: Net, context: Context) -> Run:
         seed=run.seed,
         captures=tuple(captures),
         simulate=Simulate(duration_ns=run.simulate.duration or run.duration, evaluations=run.simulate.search),
+        log_limit_bytes=run.log_limit,
         lateness_p99_ns=run.precision.lateness_p99,
     )

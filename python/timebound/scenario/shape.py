@@ -142,8 +142,8 @@ class Background(Shape):
     stop: Time | None = Field(default=None, description="when it ends; default: with the run", examples=["20 s"])
 
 
-class LinkChange(Shape):
-    """What changes on a link from that time on."""
+class Change(Shape):
+    """What changes from that time on: conditions of a link, or the state of nodes (`node h[1-3]: stop`)."""
 
     rate: Rate | None = Field(default=None, description="rate", examples=["1 Mbit/s"])
     delay: Time | None = Field(default=None, description="delay, one way", examples=["20 ms"])
@@ -152,6 +152,19 @@ class LinkChange(Shape):
     corruption: Share | None = Field(default=None, description="corruption", examples=["1 %"])
     duplication: Share | None = Field(default=None, description="duplication", examples=["1 %"])
     up: bool | None = Field(default=None, description="false: nothing passes; true: it passes again", examples=[False])
+    state: Literal["stop", "start", "restart", "pause", "resume"] | None = Field(
+        default=None,
+        description="nodes only; stop: its processes end and its interface goes down; start: both come back; pause: its "
+        "processes stand still, while its kernel goes on; resume",
+        examples=["stop"],
+    )
+
+
+def _change(value: Any) -> Any:
+    return {"state": value} if isinstance(value, str) else value
+
+
+ChangeField = Annotated[Change, Short(_change, {"enum": ["stop", "start", "restart", "pause", "resume"]})]
 
 
 class Simulate(Shape):
@@ -188,6 +201,9 @@ class Run(Shape):
     captures: list[str] = Field(
         default_factory=list, description="ports captured as pcapng", examples=[["h1->s1", "s1->s4"]]
     )
+    log_limit: Size = Field(
+        default=64 * 2**20, description="bytes kept of each program's output; the rest is dropped", examples=["64 MiB"]
+    )
     simulate: Simulate = Field(default_factory=Simulate, description="limits of the simulator")
     precision: Precision = Field(default_factory=Precision, description="limits of the emulation's own error")
 
@@ -219,9 +235,9 @@ class ScenarioShape(Shape):
     )
     stack: Annotated[Stack, Short(_stack, {"enum": ["udp"]})] = Field(description="what carries the flows")
     background: list[Background] = Field(default_factory=list, description="other traffic")
-    at: dict[str, dict[str, LinkChange]] = Field(
+    at: dict[str, dict[str, ChangeField]] = Field(
         default_factory=dict,
-        description="changes during the run, by time since its start (warm-up included) and link",
-        examples=[{"30 s": {"link s1-s4": {"loss": "30 %"}}}],
+        description="changes during the run, by time since its start (warm-up included) and link or nodes",
+        examples=[{"30 s": {"link s1-s4": {"loss": "30 %"}, "node h[1-3]": "stop"}}],
     )
     run: Run = Field(default_factory=Run, description="how it is run")
