@@ -250,7 +250,7 @@ def test_background_and_run() -> None:
     assert (loaded.background[3].size_bytes, loaded.background[3].response_bytes) == (200, 20_000)
     run = loaded.run
     assert (run.captures, run.simulate.evaluations, run.simulate.duration_ns) == (("h1->s1",), 7, 30 * 10**9)
-    assert (run.lateness_p99_ns, run.warm_up_ns, run.seed) == (300_000, 10**9, 1)
+    assert (run.precision.lateness_p99_ns, run.warm_up_ns, run.seed) == (300_000, 10**9, 1)
     assert load(loaded.to_yaml()) == loaded
 
 

@@ -2,10 +2,12 @@
 //! the fabric under the real clock. Knows nothing of Python.
 
 mod capture;
+pub mod certificate;
 mod cgroups;
 mod conditions;
 mod doctor;
 mod failure;
+pub mod history;
 mod kernel;
 pub mod lifecycle;
 mod messages;
@@ -26,6 +28,7 @@ pub mod writer;
 
 pub use doctor::{Doctor, doctor};
 pub use failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, Failure};
+pub use plane::Window;
 
 use plan::Plan;
 use std::path::Path;

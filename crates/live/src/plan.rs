@@ -280,18 +280,23 @@ pub struct PreflightPlan {
     pub loss_probes: u32,
 }
 
-/// From which measured values on a run counts as disturbed. Null: the default for the rights the run has.
+/// From which measured values on a run counts as disturbed (`crate::certificate`). The defaults do not depend on the host or its
+/// rights: what an experiment can bear does not grow because the machine is worse.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrecisionPlan {
-    /// Greatest p99 of the lateness of departures; default 250 us with SCHED_FIFO, 1 ms without.
-    pub lateness_p99_ns: Option<u64>,
+    /// Greatest p99 of the lateness of departures.
+    pub lateness_p99_ns: u64,
     /// A frame this late counts as late.
     pub late_frame_ns: u64,
     /// Greatest share of late frames.
     pub late_share: f64,
     /// Greatest number of frames that the kernel may drop for want of room in the ring.
     pub ring_lost: u64,
+    /// Longest time for which the data plane may be kept from running although something was due or its loop was to come round.
+    pub longest_overrun_ns: u64,
+    /// Greatest share of all CPUs' time that a hypervisor may take away.
+    pub steal: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -317,10 +322,12 @@ impl Default for PreflightPlan {
 impl Default for PrecisionPlan {
     fn default() -> Self {
         Self {
-            lateness_p99_ns: None,
+            lateness_p99_ns: 1_000_000,
             late_frame_ns: 5_000_000,
             late_share: 0.001,
             ring_lost: 0,
+            longest_overrun_ns: 50_000_000,
+            steal: 0.05,
         }
     }
 }

@@ -1,11 +1,15 @@
 //! `live.json`: what a run was, how precise it was, and what it counted. Written at every end that we live to see.
 
+use crate::certificate::{Certificate, Quantiles, Totals, Verdict, judge};
+use crate::history::{self, HISTORY_FILE};
 use crate::plan::{Plan, PrecisionPlan};
 use crate::plane::{FlowReport, PlaneReport, Refusals, Undeclared};
 use crate::programs::ProgramReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use timebound_model::{Network, PortId};
 
 /// The file.
@@ -54,43 +58,17 @@ pub struct Times {
 /// What the emulator itself did to the frames.
 #[derive(Debug, Clone, Serialize)]
 pub struct Precision {
-    /// `good`, `disturbed`, or `not-run`.
-    pub verdict: &'static str,
-    pub reasons: Vec<String>,
-    /// Frames handed over since time zero.
-    pub frames: u64,
-    /// Real handover minus virtual arrival.
-    pub lateness_ns: Quantiles,
-    /// Frames handed over before their virtual arrival; always 0 unless we are broken.
-    pub early: u64,
-    /// Frames later than `late_frame_ns` of the plan.
-    pub late: u64,
-    /// Frames that found the ring full: lost by the emulator, not by the model.
-    pub ring_lost: u64,
-    /// Frames that the receiving kernel did not take.
-    pub handover_refused: u64,
-    /// Records that could not be written in time.
-    pub records_lost: u64,
-    pub captures_lost: u64,
+    #[serde(flatten)]
+    pub certificate: Certificate,
+    #[serde(flatten)]
+    pub totals: Totals,
     /// Does the data plane run under SCHED_FIFO?
     pub fifo: bool,
     pub memory_locked: bool,
     pub rootless: bool,
-    /// How often the wall clock was set during the run.
-    pub clock_steps: u64,
-    /// Share of all CPUs' time that a hypervisor took away.
-    pub steal: f64,
     pub preflight: Vec<Check>,
-    /// What the verdict was reached with.
+    /// `limits.lateness_p99_ns`.
     pub lateness_limit_ns: u64,
-}
-
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Quantiles {
-    pub p50: u64,
-    pub p99: u64,
-    pub p999: u64,
-    pub max: u64,
 }
 
 /// One line of the pre-flight check.
@@ -233,93 +211,57 @@ impl From<Undeclared> for Counted {
 }
 
 /// What is known of the host when a run is judged.
-pub(crate) struct Circumstances {
+pub(crate) struct Circumstances<'a> {
     pub(crate) rootless: bool,
-    pub(crate) steal: f64,
-    pub(crate) measured: bool,
+    /// Was there a measured part, and how long was it to be?
+    pub(crate) measured: Option<u64>,
     pub(crate) preflight: Vec<Check>,
+    /// The run folder, with the history.
+    pub(crate) folder: &'a Path,
 }
 
-/// Judges the precision of a run by the plan's limits.
-pub(crate) fn judge(plan: &PrecisionPlan, report: &PlaneReport, about: Circumstances) -> Precision {
+/// The precision of a run: its counts, judged by the plan's limits and its history.
+pub(crate) fn precision(plan: &PrecisionPlan, report: &PlaneReport, about: Circumstances<'_>) -> Precision {
     let histogram = &report.lateness.histogram;
-    let lateness = Quantiles {
-        p50: histogram.value_at_quantile(0.5),
-        p99: histogram.value_at_quantile(0.99),
-        p999: histogram.value_at_quantile(0.999),
-        max: histogram.max(),
-    };
-    let limit = plan
-        .lateness_p99_ns
-        .unwrap_or(if report.fifo { 250_000 } else { 1_000_000 });
-    let frames = histogram.len();
-    let mut reasons = Vec::new();
-    let mut note = |bad: bool, text: String| {
-        if bad {
-            reasons.push(text);
-        }
-    };
-    let us = |nanos: u64| nanos as f64 / 1_000.0;
-    note(
-        lateness.p99 > limit,
-        format!(
-            "1 frame in 100 left {:.0} us late or later; the limit is {:.0} us",
-            us(lateness.p99),
-            us(limit)
-        ),
-    );
-    let share = report.lateness.late as f64 / frames.max(1) as f64;
-    note(
-        share > plan.late_share,
-        format!(
-            "{} of {frames} frames left more than {:.0} us late; allowed is a share of {}",
-            report.lateness.late,
-            us(plan.late_frame_ns),
-            plan.late_share
-        ),
-    );
-    note(
-        report.ring_lost > plan.ring_lost,
-        format!("{} frames found the ring full", report.ring_lost),
-    );
-    note(
-        report.lateness.early > 0,
-        format!("{} frames left before their time", report.lateness.early),
-    );
-    note(
-        report.refused > 0,
-        format!("{} frames were refused by the receiving kernel", report.refused),
-    );
-    note(
-        report.records_lost > 0,
-        format!("{} records could not be written in time", report.records_lost),
-    );
-    note(
-        report.clock_steps > 0,
-        format!("the wall clock was set {} times", report.clock_steps),
-    );
-    let verdict = match (about.measured, reasons.is_empty()) {
-        (false, _) => "not-run",
-        (true, true) => "good",
-        (true, false) => "disturbed",
-    };
-    Precision {
-        verdict,
-        reasons,
-        frames,
-        lateness_ns: lateness,
+    let totals = Totals {
+        frames: histogram.len(),
+        lateness_ns: Quantiles {
+            p50: histogram.value_at_quantile(0.5),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+        },
         early: report.lateness.early,
         late: report.lateness.late,
         ring_lost: report.ring_lost,
         handover_refused: report.refused,
         records_lost: report.records_lost,
         captures_lost: report.captures_lost,
+        clock_steps: report.clock_steps,
+    };
+    let judged = about.measured.map_or_else(
+        || Ok(Certificate::not_run(plan)),
+        |duration| {
+            File::open(about.folder.join(HISTORY_FILE))
+                .map_err(|error| error.to_string())
+                .and_then(|file| {
+                    judge(plan, duration, &totals, history::read(file)).map_err(|error| error.to_string())
+                })
+        },
+    );
+    let certificate = judged.unwrap_or_else(|error| Certificate {
+        // What cannot be shown to be good is not called good.
+        verdict: Verdict::Disturbed,
+        reasons: vec![format!("the history of the run cannot be read: {error}")],
+        ..Certificate::not_run(plan)
+    });
+    Precision {
+        certificate,
+        totals,
         fifo: report.fifo,
         memory_locked: report.memory_locked,
         rootless: about.rootless,
-        clock_steps: report.clock_steps,
-        steal: about.steal,
         preflight: about.preflight,
-        lateness_limit_ns: limit,
+        lateness_limit_ns: plan.lateness_p99_ns,
     }
 }

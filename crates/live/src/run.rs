@@ -1,5 +1,6 @@
 //! A run from PID 1's point of view: network, pre-flight check, set-up, measuring, stop, report.
 
+use crate::certificate::Verdict;
 use crate::failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_OK, Failure};
 use crate::kernel::clock;
 use crate::messages::{self, Message};
@@ -11,7 +12,7 @@ use crate::report::{self, Check, Circumstances, LiveReport, Names, Times};
 use crate::sandbox::Sandbox;
 use crate::signals;
 use crate::stage::Stage;
-use crate::stats::{self, NodeStatistics};
+use crate::stats::NodeStatistics;
 use crate::traffic::{State, Traffic};
 use crate::{conditions, preflight};
 use std::sync::Arc;
@@ -69,7 +70,6 @@ struct Run {
     epoch_unix: Option<u64>,
     measured: u64,
     preflight: Vec<Check>,
-    cpu_at_epoch: (u64, u64),
     warnings: Vec<String>,
 }
 
@@ -115,7 +115,6 @@ impl Run {
             epoch_unix: None,
             measured: 0,
             preflight: Vec::new(),
-            cpu_at_epoch: (0, 0),
             warnings,
         })
     }
@@ -219,7 +218,6 @@ impl Run {
         }
         self.epoch = Some(epoch);
         self.epoch_unix = Some(epoch.saturating_add_signed(clock::realtime_offset()));
-        self.cpu_at_epoch = stats::cpu_times();
         messages::phase("measure");
         Ok(())
     }
@@ -357,24 +355,21 @@ impl Run {
     }
 
     fn report(&mut self, failure: Option<Failure>) -> (LiveReport, Option<Failure>) {
-        let before = self.cpu_at_epoch;
-        let after = stats::cpu_times();
-        let steal = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
         let plan = &self.prepared.plan;
         let (plane, writer_failure) = self.stage.close();
         let failure = failure.or_else(|| writer_failure.map(Failure::Host));
         let about = Circumstances {
             rootless: self.rootless,
-            steal,
-            measured: self.epoch.is_some(),
+            measured: self.epoch.map(|_| plan.duration_ns),
             preflight: std::mem::take(&mut self.preflight),
+            folder: &plan.folder,
         };
-        let precision = report::judge(&plan.precision, &plane, about);
-        let exit_code = match (&failure, precision.verdict) {
+        let precision = report::precision(&plan.precision, &plane, about);
+        let exit_code = match (&failure, precision.certificate.verdict) {
             (Some(failure), _) => failure.exit_code(),
-            (None, "disturbed") => EXIT_DISTURBED,
-            (None, "good") => EXIT_OK,
-            (None, _) => EXIT_HOST,
+            (None, Verdict::Disturbed) => EXIT_DISTURBED,
+            (None, Verdict::Good) => EXIT_OK,
+            (None, Verdict::NotRun) => EXIT_HOST,
         };
         let names = Names::new(plan);
         let report = LiveReport {

@@ -1,7 +1,8 @@
 //! The thread that writes what the data plane measured, as it happens: an interrupted run keeps what it has.
 
 use crate::capture::Captures;
-use crate::plane::Kind;
+use crate::history::HistoryFile;
+use crate::plane::{Kind, Window};
 use crate::records::{DeliveryRecord, FrameRecord, IngressRecord};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -29,6 +30,7 @@ pub(crate) enum Item {
     Ingress(IngressRecord),
     Delivery(DeliveryRecord),
     Port(PortSample),
+    Window(Window),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +64,7 @@ pub(crate) struct Writer {
     progress: Arc<Mutex<Progress>>,
     frames: BufWriter<File>,
     ports: BufWriter<File>,
+    history: HistoryFile,
     detail: Option<(BufWriter<File>, BufWriter<File>)>,
     captures: Captures,
     phase: Kind,
@@ -91,6 +94,7 @@ impl Writer {
             progress,
             frames: file("frames.bin")?,
             ports,
+            history: HistoryFile::create(folder)?,
             detail,
             captures,
             phase: Kind::Setup,
@@ -137,13 +141,14 @@ impl Writer {
             match (item, self.phase) {
                 (Item::Phase(kind), _) => self.phase = kind,
                 (Item::Port(sample), _) => self.write_port(&sample)?,
+                (Item::Window(window), _) => self.history.write(&window)?,
                 (item, Kind::Preflight) => {
                     let log = &mut progress.lock().unwrap_or_else(PoisonError::into_inner).probes;
                     match item {
                         Item::Frame(record) => log.frames.push(record),
                         Item::Ingress(record) => log.ingress.push(record),
                         Item::Delivery(record) => log.deliveries.push(record),
-                        Item::Phase(_) | Item::Port(_) => {}
+                        Item::Phase(_) | Item::Port(_) | Item::Window(_) => {}
                     }
                 }
                 (Item::Frame(record), _) => {
@@ -192,6 +197,7 @@ impl Writer {
     fn flush(&mut self) -> io::Result<()> {
         self.frames.flush()?;
         self.ports.flush()?;
+        self.history.flush()?;
         if let Some((ingress, deliveries)) = &mut self.detail {
             ingress.flush()?;
             deliveries.flush()?;

@@ -84,7 +84,7 @@ def emulation_plan(prediction: Prediction, folder: Path, *, record_ingress: bool
             for port in run.captures
         ],
         "events": [change for event in scenario.events for change in _changes(prediction, event)],
-        "precision": {"lateness_p99_ns": run.lateness_p99_ns},
+        "precision": run.precision.stated(),
         "record_ingress": record_ingress,
         "force_rootless": rootless,
         "lifecycle": [{"at_ns": e.at_ns, "node": e.node, "order": e.order} for e in scenario.node_events],

@@ -33,6 +33,8 @@ class Measured:
     undeclared: list[dict[str, Any]]
     nodes: pl.DataFrame | None
     links: pl.DataFrame | None
+    precision: pl.DataFrame | None
+    """The emulator's own error over time: `lateness.csv` (crates/live/src/history.rs)."""
 
     def port_figures(self) -> dict[int, dict[str, Any]]:
         """Port index -> utilisation, drops and largest queue of the measured run."""
@@ -76,6 +78,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         ],
         nodes=_nodes(folder / "nodes.csv", warm_up),
         links=_links(folder / "ports.csv", warm_up),
+        precision=_precision(folder / "lateness.csv", warm_up),
     )
 
 
@@ -115,6 +118,30 @@ def _links(path: Path, warm_up: int) -> pl.DataFrame | None:
         "length_ns",
         *CUMULATIVE,
         "queue_max_bytes",
+    )
+
+
+def _precision(path: Path, warm_up: int) -> pl.DataFrame | None:
+    """`lateness.csv` with the share of stolen CPU time; `overrun_ns` is the longest, `overruns_ns` the sum of all."""
+    import polars as pl
+
+    if not path.exists():
+        return None
+    table = _read_csv(path, "thread", pl.Int64)
+    end = pl.col("gap_end_ns")
+    return table.select(
+        pl.col("start_ns") - warm_up,
+        pl.col("end_ns") - warm_up,
+        pl.col("thread").cast(pl.UInt32),
+        "frames",
+        *(pl.col(f"{name}_ns").alias(f"lateness_{name}_ns") for name in ("p50", "p99", "max")),
+        *("late", "early", "ring_lost", "refused", "clock_steps", "overruns"),
+        pl.col("overrun_ns").alias("overruns_ns"),
+        pl.col("gap_ns").alias("overrun_ns"),
+        pl.when(pl.col("gap_ns") > 0).then(end - pl.col("gap_ns") - warm_up).alias("overrun_start_ns"),
+        "cpu_ns",
+        pl.col("wait_ns").alias("run_queue_ns"),
+        pl.when(pl.col("jiffies") > 0).then(pl.col("steal") / pl.col("jiffies")).alias("steal"),
     )
 
 

@@ -55,7 +55,7 @@ def summarise(results: Results) -> dict[str, Any]:
     if measured is not None:
         series.update(figures.flow_series(measured, scenario.run.duration_ns))
         series["links"] = tables.link_series(measured, prediction, *figures.series_steps(scenario.run.duration_ns))
-    precision = NO_PRECISION if measured is None else tables.precision(measured)
+    precision = NO_PRECISION if measured is None else tables.precision(measured, flows, scenario.run.warm_up_ns)
     positions = layout(scenario)
     return {
         "schema": SCHEMA,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from timebound.engine import figures, records
+from timebound.engine import certificate, figures, records
 
 if TYPE_CHECKING:
     from timebound.engine.measured import Measured
@@ -149,9 +149,36 @@ def link_series(measured: Measured, prediction: Prediction, step_ns: int, steps:
     return series
 
 
-def precision(measured: Measured) -> dict[str, Any]:
-    """The emulator's own precision, lateness in microseconds."""
+def precision(measured: Measured, flows: list[dict[str, Any]], warm_up_ns: int) -> dict[str, Any]:
+    """The run's certificate: lateness in microseconds, times in seconds of run time (warm-up included)."""
     live: dict[str, Any] = measured.live["precision"]
     lateness = {name: figures.micros(live["lateness_ns"][name]) for name in ("p50", "p99", "p999", "max")}
-    kept = {key: value for key, value in live.items() if key not in ("lateness_ns", "lateness_limit_ns")}
-    return {**kept, "lateness_us": lateness, "lateness_limit_us": figures.micros(live["lateness_limit_ns"])}
+    converted = ("lateness_ns", "lateness_limit_ns", "overruns", "periods", "periods_ns", "cpu_ns", "run_queue_ns")
+    kept = {key: value for key, value in live.items() if key not in converted}
+    overruns = live["overruns"]
+    return {
+        **kept,
+        "lateness_us": lateness,
+        "lateness_limit_us": figures.micros(live["lateness_limit_ns"]),
+        "overruns": {
+            "longest_us": figures.micros(overruns["longest_ns"]),
+            "longest_at_s": overruns["longest_at_ns"] / 1e9,
+            "count": overruns["count"],
+            "total_us": figures.micros(overruns["total_ns"]),
+        },
+        "periods": [
+            {
+                "from_s": period["from_ns"] / 1e9,
+                "to_s": period["to_ns"] / 1e9,
+                "kinds": period["kinds"],
+                "lateness_us": figures.micros(period["lateness_ns"]),
+                "overrun_us": figures.micros(period["overrun_ns"]),
+            }
+            for period in live["periods"]
+        ],
+        "periods_s": live["periods_ns"] / 1e9,
+        "cpu_s": live["cpu_ns"] / 1e9,
+        "run_queue_s": live["run_queue_ns"] / 1e9,
+        "series": certificate.course(measured.precision, warm_up_ns),
+        "compared": certificate.compared(flows, lateness["p99"] or 0.0),
+    }

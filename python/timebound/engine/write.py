@@ -79,5 +79,7 @@ def _measured(results: Results, folder: Path) -> None:
         names = {index: port["name"] for index, port in enumerate(results.prediction.ports)}
         port = pl.col("index").replace_strict(names, return_dtype=pl.String).alias("port")
         measured.links.select(port, pl.exclude("index")).write_parquet(folder / "links.parquet")
-    for name in ("frames.bin", "endpoints.bin", "nodes.csv", "ports.csv"):
+    if measured.precision is not None:
+        measured.precision.write_parquet(folder / "precision.parquet")
+    for name in ("frames.bin", "endpoints.bin", "nodes.csv", "ports.csv", "lateness.csv"):
         (folder / name).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from timebound.scenario.model import (
     Loss,
     MqttStack,
     Node,
+    Precision,
     Program,
     Queue,
     Scenario,
@@ -54,10 +55,23 @@ def to_yaml(scenario: Scenario) -> str:
         "captures": list(run.captures),
         "simulate": {"duration": format_time(run.simulate.duration_ns), "search": run.simulate.evaluations},
         "log-limit": format_size(run.log_limit_bytes),
-        "precision": {"lateness-p99": format_time(run.lateness_p99_ns)},
+        "precision": _precision(run.precision),
     }.items():
+        if value is None:
+            continue
         lines.append(f"  {key}: {flow_style(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _precision(precision: Precision) -> dict[str, Any] | None:
+    """What is stated of it, by the keys of the file."""
+    shown: dict[str, Any] = {}
+    for name, value in precision.stated().items():
+        if name.endswith("_ns"):
+            shown[name.removesuffix("_ns").replace("_", "-")] = format_time(int(value))
+        else:
+            shown[name.replace("_", "-")] = value if name == "ring_lost" else format_share(value)
+    return shown or None
 
 
 def _list(key: str, items: Iterable[Mapping[str, Any]], indent: str = "") -> list[str]:

@@ -341,6 +341,28 @@ class Simulate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """Limits of the emulation's own error; `None`: the emulator's default (`PrecisionPlan` in crates/live/src/plan.rs)."""
+
+    lateness_p99_ns: int | None = None
+    """p99 of the lateness of departures."""
+    late_frame_ns: int | None = None
+    """A frame later than this is a late one."""
+    late_share: float | None = None
+    """Greatest share of late frames, 0..1."""
+    ring_lost: int | None = None
+    """Most frames that the emulator may lose."""
+    longest_overrun_ns: int | None = None
+    """Longest time for which the data plane may be kept from running."""
+    steal: float | None = None
+    """Greatest share of CPU time that a hypervisor may take, 0..1."""
+
+    def stated(self) -> dict[str, int | float]:
+        """What the scenario states, by the names of the emulation's plan."""
+        return {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """How long, with which seed, and what is recorded."""
 
@@ -352,8 +374,8 @@ class Run:
     simulate: Simulate
     log_limit_bytes: int = 64 * 2**20
     """Bytes kept of the output of each program."""
-    lateness_p99_ns: int
-    """An emulation whose departures are later than this at the 99th percentile calls itself disturbed."""
+    precision: Precision
+    """From what on an emulation calls itself disturbed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

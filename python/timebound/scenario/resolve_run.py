@@ -6,7 +6,7 @@ from timebound.scenario import shape
 from timebound.scenario.context import Context, close_to
 from timebound.scenario.graph import Graph
 from timebound.scenario.lifecycle import is_node_target
-from timebound.scenario.model import Background, Direction, Event, Impairments, Run, Simulate
+from timebound.scenario.model import Background, Direction, Event, Impairments, Precision, Run, Simulate
 from timebound.scenario.names import is_flow_name
 from timebound.scenario.resolve_flows import resolve_hosts
 from timebound.scenario.resolve_network import Net, resolve_jitter, resolve_loss
@@ -238,5 +238,12 @@ def resolve_run(run: shape.Run, net: Net, context: Context) -> Run:
         captures=tuple(captures),
         simulate=Simulate(duration_ns=run.simulate.duration or run.duration, evaluations=run.simulate.search),
         log_limit_bytes=run.log_limit,
-        lateness_p99_ns=run.precision.lateness_p99,
+        precision=Precision(
+            lateness_p99_ns=run.precision.lateness_p99,
+            late_frame_ns=run.precision.late_frame,
+            late_share=run.precision.late_share,
+            ring_lost=run.precision.ring_lost,
+            longest_overrun_ns=run.precision.longest_overrun,
+            steal=run.precision.steal,
+        ),
     )

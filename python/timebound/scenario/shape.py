@@ -183,12 +183,27 @@ class Simulate(Shape):
 
 
 class Precision(Shape):
-    """What an emulation asks of itself."""
+    """From what on an emulation calls itself disturbed; defaults are those of the emulator (crates/live/src/plan.rs)."""
 
-    lateness_p99: Time = Field(
-        default=1_000_000,
-        description="departures later than this at the 99th percentile: disturbed",
+    lateness_p99: Time | None = Field(
+        default=None,
+        description="departures later than this at the 99th percentile: disturbed; 1 ms where not given",
         examples=["0.5 ms"],
+    )
+    late_frame: Time | None = Field(
+        default=None, description="a frame that leaves later than this is a late one; 5 ms", examples=["2 ms"]
+    )
+    late_share: Share | None = Field(default=None, description="greatest share of late frames; 0.1 %", examples=["1 %"])
+    ring_lost: int | None = Field(
+        default=None, ge=0, le=2**53, description="most frames that the emulator itself may lose; 0", examples=[10]
+    )
+    longest_overrun: Time | None = Field(
+        default=None,
+        description="longest time for which the data plane may be kept from running; 50 ms",
+        examples=["10 ms"],
+    )
+    steal: Share | None = Field(
+        default=None, description="greatest share of CPU time that a hypervisor may take; 5 %", examples=["1 %"]
     )
 
 

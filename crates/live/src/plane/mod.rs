@@ -7,6 +7,7 @@
 mod buffers;
 mod flows;
 mod lane;
+mod lateness;
 mod outlet;
 mod packet;
 mod receive;
@@ -17,7 +18,9 @@ pub(crate) use buffers::Buffers;
 pub(crate) use flows::Flows;
 pub(crate) use flows::{FlowReport, MAGIC, Undeclared};
 pub(crate) use lane::{Kind, Lane};
-pub(crate) use outlet::{Judged, Outlet};
+pub(crate) use lateness::Judged;
+pub use lateness::Window;
+pub(crate) use outlet::Outlet;
 pub(crate) use receive::{Directory, Refusals};
 pub(crate) use tap::{Tap, tap_header};
 pub(crate) use work::{Command, Plane, PlaneReport, Setup, Shared};

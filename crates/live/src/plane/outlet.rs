@@ -2,11 +2,11 @@
 
 use super::buffers::Buffers;
 use super::lane::Kind;
+use super::lateness::{History, Judged};
 use super::tap::Tap;
 use crate::kernel::{clock, send};
 use crate::records::{self, DeliveryRecord, FrameRecord, SEQUENCED};
 use crate::writer::Item;
-use hdrhistogram::Histogram;
 use timebound_fabric::{DropReason, Frame, NO_LEAF, NO_STREAM, Sink};
 use timebound_model::{NodeId, PortId, Time};
 
@@ -20,41 +20,9 @@ struct Handed {
     flags: u16,
 }
 
-/// What the run's precision is judged by.
-#[derive(Debug, Clone)]
-pub(crate) struct Lateness {
-    /// Real handover minus virtual arrival, ns.
-    pub(crate) histogram: Histogram<u64>,
-    /// Frames handed over before their time (there must be none).
-    pub(crate) early: u64,
-    /// Frames later than the plan's `late_frame_ns`.
-    pub(crate) late: u64,
-}
-
-impl Lateness {
-    fn new() -> Self {
-        // 1 ns to 100 s in three digits: fixed bounds, so recording never allocates.
-        let histogram = Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constant bounds are valid");
-        Self {
-            histogram,
-            early: 0,
-            late: 0,
-        }
-    }
-}
-
-/// Which lateness counts against the run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Judged {
-    /// A frame later than this is a late one.
-    pub(crate) late_frame: u64,
-    /// Length of the measured run. Lateness after it is recorded with the frames, but not judged: all connections close then.
-    pub(crate) duration: u64,
-}
-
 pub(crate) struct Outlet<const CAPTURE: bool> {
     pub(crate) buffers: Buffers,
-    pub(crate) lateness: Lateness,
+    pub(crate) history: History,
     /// Frames that the kernel refused to take.
     pub(crate) refused: u64,
     /// Records that found the writer's queue full.
@@ -63,7 +31,6 @@ pub(crate) struct Outlet<const CAPTURE: bool> {
     pub(crate) lane: Kind,
     pub(crate) origin: u64,
     pub(crate) tap: Tap,
-    judged: Judged,
     detailed: bool,
     sender: send::Sender,
     batch: Vec<Handed>,
@@ -84,13 +51,12 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
     ) -> Self {
         Self {
             buffers,
-            lateness: Lateness::new(),
+            history: History::new(judged),
             refused: 0,
             records_lost: 0,
             lane: Kind::Setup,
             origin: 0,
             tap,
-            judged,
             detailed,
             sender,
             batch: Vec::with_capacity(send::BATCH),
@@ -99,8 +65,9 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
         }
     }
 
-    pub(crate) fn reset(&mut self) {
-        self.lateness = Lateness::new();
+    /// The measured run begins with the lane that is opened at `origin`.
+    pub(crate) fn reset(&mut self, origin: u64) {
+        self.history.begin(origin);
         self.refused = 0;
     }
 
@@ -147,12 +114,7 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
     }
 
     fn note(&mut self, handed: Handed, now: u64) {
-        let lateness = now.saturating_sub(handed.due);
-        self.lateness.early += u64::from(now < handed.due);
-        if self.lane != Kind::Measured || handed.due - self.origin <= self.judged.duration {
-            self.lateness.late += u64::from(lateness > self.judged.late_frame);
-            self.lateness.histogram.saturating_record(lateness.max(1));
-        }
+        let lateness = self.history.handed_over(handed.due, now);
         let meta = *self.buffers.meta(handed.handle);
         let flags = meta.flags | handed.flags;
         if self.is_recorded(meta.stream, flags) {

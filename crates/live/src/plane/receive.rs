@@ -235,11 +235,11 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         for (group, host) in &self.members {
             lane.fabric.join(*group, *host);
         }
-        let kind = lane.kind;
+        let (kind, origin) = (lane.kind, lane.origin);
         self.lanes.push(lane);
         self.outlet.write(Item::Phase(kind));
         if kind == Kind::Measured {
-            self.outlet.reset();
+            self.outlet.reset(origin);
             self.flows.reset_counts();
             self.refusals = Refusals::default();
             self.tag = 0;

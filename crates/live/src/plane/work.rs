@@ -2,7 +2,8 @@
 
 use super::flows::{FlowReport, Flows, Undeclared};
 use super::lane::{Kind, Lane};
-use super::outlet::{Lateness, Outlet};
+use super::lateness::{Counts, Lateness};
+use super::outlet::Outlet;
 use super::receive::{Directory, Fragments, Refusals};
 use crate::kernel::{check, clock, ring, sched};
 use crate::writer::{Item, PortSample};
@@ -167,6 +168,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         let fifo = sched::enter_fifo(PRIORITY);
         let memory_locked = sched::lock_memory();
         sched::tighten_timer_slack();
+        self.outlet.history.enter_thread();
         // Nothing can be carried before the first lane is there.
         if let Ok(Command::Open(lane)) = self.commands.recv() {
             self.open_lane(lane);
@@ -183,6 +185,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             Err(TryRecvError::Empty) => {}
         }
         let now = clock::monotonic();
+        self.outlet.history.look(now);
         let taken = self.drain(now);
         self.advance(now);
         self.outlet.flush();
@@ -198,6 +201,9 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         }
         if now >= self.next_sample {
             self.sample_ports();
+        }
+        if self.outlet.history.is_over(now) {
+            self.close_window(now);
         }
         self.wait();
         true
@@ -246,10 +252,24 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         self.next_sample += self.port_interval;
     }
 
+    /// Hands the history of the last window to the writer.
+    fn close_window(&mut self, now: u64) {
+        self.ring_lost += self.ring.take_lost();
+        let counts = Counts {
+            ring_lost: self.ring_lost,
+            refused: self.outlet.refused,
+            clock_steps: self.offset.steps,
+        };
+        if let Some(window) = self.outlet.history.close(now, counts) {
+            self.outlet.write(Item::Window(window));
+        }
+    }
+
     /// Until something is due, arrives or is commanded.
     fn wait(&mut self) {
         let next = self.lanes.iter().map(Lane::next).min().unwrap_or(u64::MAX);
         let now = clock::monotonic();
+        self.outlet.history.look(now);
         if next <= now || self.ring.peek().is_some() {
             return;
         }
@@ -261,6 +281,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             *SPIN.start()
         };
         if next - now <= spin {
+            self.outlet.history.rest(next);
             while clock::monotonic() < next && self.ring.peek().is_none() {
                 std::hint::spin_loop();
             }
@@ -270,6 +291,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         let until = (next - if sparse { self.spin } else { *SPIN.start() })
             .min(self.next_sample.max(now))
             .min(now + LONGEST_SLEEP);
+        self.outlet.history.rest(until);
         if self.sleep(until - now) {
             self.adapt(clock::monotonic().saturating_sub(until));
             self.rested = sparse;
@@ -308,7 +330,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
     }
 
     fn report(mut self, fifo: bool, memory_locked: bool) -> PlaneReport {
-        self.ring_lost += self.ring.take_lost();
+        self.close_window(clock::monotonic());
         let (flows, overflow) = self.flows.report();
         let counters = match self.lanes.last().filter(|lane| lane.kind == Kind::Measured) {
             Some(lane) => {
@@ -320,7 +342,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             None => Vec::new(),
         };
         PlaneReport {
-            lateness: self.outlet.lateness,
+            lateness: self.outlet.history.total,
             refused: self.outlet.refused,
             records_lost: self.outlet.records_lost,
             captures_lost: self.outlet.tap.lost,
