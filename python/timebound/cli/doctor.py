@@ -11,7 +11,7 @@ from timebound.cli.common import AsJson, print_json
 
 PROGRAMS = {
     "mosquitto": ("mosquitto", "`stack: {mqtt: {broker: {program: mosquitto}}}`"),
-    "tshark": ("tshark", "reading captures on the terminal"),
+    "tshark": ("tshark", "`timebound packets` and the packets of a run's captures"),
     "iperf3": ("iperf3", "measuring goodput from inside a node"),
     "chromium": ("chromium", "figures as PNG by a browser, and the tests of the report"),
 }

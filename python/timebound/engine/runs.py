@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from timebound.engine import folder as folders
-from timebound.engine import programs
+from timebound.engine import packets, programs
 from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
 from timebound.engine.folder import FolderError
@@ -102,6 +102,8 @@ def run(
         summary["verdict"] = "failed" if summary["verdict"] == "met" else summary["verdict"]
     folders.write_json(folder / "manifest.json", manifest)
     write_tables(results, folder)
+    if emulation is not None and (found := packets.summary_of_run(folder, progress)) is not None:
+        summary["packets"] = found
     folders.write_json(folder / "summary.json", summary)
     from timebound.report import ReportError, write_report
 
