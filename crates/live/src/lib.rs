@@ -45,9 +45,7 @@ pub fn main(plan_path: &Path) -> i32 {
     let result = prepare(plan_path).and_then(|mut prepared| {
         let rootless = prepared.plan.force_rootless;
         let groups = cgroups::Cgroups::create(&prepared.plan)?.map(Arc::new);
-        if let Some(groups) = &groups {
-            prepared.programs.limit(Arc::clone(groups));
-        }
+        prepared.groups.clone_from(&groups);
         let result = sandbox::run(rootless, |sandbox| run::inside(prepared, sandbox));
         if let Some(groups) = groups {
             groups.remove();
@@ -97,5 +95,6 @@ fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
         network: Arc::new(network),
         changes,
         programs,
+        groups: None,
     })
 }

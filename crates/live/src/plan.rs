@@ -105,7 +105,7 @@ pub struct NodeEventPlan {
 }
 
 /// A node with its own network namespace: one interface `eth0`, whatever the number of its links in `network`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostPlan {
     /// Name of a node of kind `host`.
@@ -124,6 +124,47 @@ pub struct HostPlan {
     /// `net.*` settings of the node, e.g. `{"net.ipv4.tcp_congestion_control": "cubic"}`. Others are refused.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
+    /// Host name of what runs in it; its name where null.
+    #[serde(default)]
+    pub hostname: Option<String>,
+    /// Files that only the node sees, or sees otherwise.
+    #[serde(default)]
+    pub files: Vec<FilePlan>,
+    /// Environment of everything that runs in it; a program's own wins.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Limit and guarantee of CPU of everything that runs in it; needs cgroups, which need root.
+    #[serde(default)]
+    pub cpu: CpuPlan,
+    /// Limit of memory of everything that runs in it; needs cgroups, which need root.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+}
+
+/// A file of a node. Exactly one of `content` and `source` is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilePlan {
+    /// Absolute, without `..`, not in `/proc`, `/sys` or `/dev`.
+    pub path: PathBuf,
+    #[serde(default)]
+    pub content: Option<String>,
+    /// A file of the host whose bytes it gets (absolute).
+    #[serde(default)]
+    pub source: Option<PathBuf>,
+    /// Permissions, e.g. 0o644.
+    #[serde(default = "default_mode")]
+    pub mode: u32,
+}
+
+/// CPU of a node, in CPUs: 0.2 is 20 % of one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CpuPlan {
+    /// It never gets more.
+    pub limit: Option<f64>,
+    /// It gets at least this while the nodes want more CPU than there is. The sum over all nodes may not exceed the CPUs.
+    pub reservation: Option<f64>,
 }
 
 /// Which stream the frames of one 5-tuple belong to, in the direction source -> destination.
@@ -178,7 +219,7 @@ pub struct HeaderPlan {
     pub message_bytes: u32,
 }
 
-/// A program in a node's network namespace (and the sandbox's process and mount namespaces).
+/// A program in a node: in its network, with its host name, files and environment, within its limits (and in the sandbox's process namespace).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramPlan {
@@ -208,12 +249,6 @@ pub struct ProgramPlan {
     /// Time between SIGTERM and SIGKILL when the run ends.
     #[serde(default = "default_grace")]
     pub stop_grace_ns: u64,
-    /// Limit in CPUs (0.2 = 20 % of one); needs cgroups, which need root.
-    #[serde(default)]
-    pub cpu_limit: Option<f64>,
-    /// Limit of its memory in bytes; needs cgroups, which need root.
-    #[serde(default)]
-    pub memory_limit_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -355,6 +390,10 @@ fn default_mtu() -> u32 {
 
 fn default_txqueuelen() -> u32 {
     1000
+}
+
+fn default_mode() -> u32 {
+    0o644
 }
 
 fn default_grace() -> u64 {

@@ -1,20 +1,17 @@
 //! Programs of the plan in their nodes: found before anything runs, started, watched, stopped, accounted for.
 
-use crate::cgroups::Cgroups;
 use crate::failure::Failure;
-use crate::kernel::{check, clock};
-use crate::nodes::{Nodes, enter, within};
+use crate::kernel::clock;
+use crate::nodes::{Nodes, within};
 use crate::plan::{Plan, ProgramPlan};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What became of a program.
@@ -34,6 +31,8 @@ pub struct ProgramReport {
     pub user_cpu_ns: u64,
     pub system_cpu_ns: u64,
     pub max_rss_bytes: u64,
+    /// The kernel killed a process of its node for want of memory while it ran: the node's limit was reached.
+    pub out_of_memory: bool,
     /// Relative to the run folder.
     pub log: PathBuf,
 }
@@ -48,6 +47,8 @@ pub(crate) struct Program {
     ready: bool,
     stopping_since: Option<u64>,
     killed: bool,
+    /// Of its node, when it started.
+    oom_kills_before: u64,
     pub(crate) report: ProgramReport,
 }
 
@@ -55,8 +56,6 @@ pub(crate) struct Program {
 pub(crate) struct Programs {
     pub(crate) list: Vec<Program>,
     folder: PathBuf,
-    /// Where programs with limits belong.
-    limits: Option<Arc<Cgroups>>,
 }
 
 impl Programs {
@@ -100,6 +99,7 @@ impl Programs {
                 user_cpu_ns: 0,
                 system_cpu_ns: 0,
                 max_rss_bytes: 0,
+                out_of_memory: false,
                 log,
             };
             list.push(Program {
@@ -110,19 +110,14 @@ impl Programs {
                 ready: false,
                 stopping_since: None,
                 killed: false,
+                oom_kills_before: 0,
                 report,
             });
         }
         Ok(Self {
             list,
             folder: plan.folder.clone(),
-            limits: None,
         })
-    }
-
-    /// Programs with limits start in these groups.
-    pub(crate) fn limit(&mut self, groups: Arc<Cgroups>) {
-        self.limits = Some(groups);
     }
 
     /// Starts the programs that are due: at set-up (`time` null), or up to a run time.
@@ -135,7 +130,7 @@ impl Programs {
                 (Some(_), None) => false,
             };
             if due && program.started.is_none() {
-                program.start(nodes, &folder, self.limits.as_deref())?;
+                program.start(nodes, &folder)?;
             }
         }
         Ok(())
@@ -181,7 +176,7 @@ impl Programs {
     ///
     /// # Errors
     /// An essential program that ended by itself.
-    pub(crate) fn reap(&mut self) -> Result<Vec<(i32, i32)>, Failure> {
+    pub(crate) fn reap(&mut self, nodes: &Nodes) -> Result<Vec<(i32, i32)>, Failure> {
         let mut failed = None;
         let mut others = Vec::new();
         loop {
@@ -204,6 +199,7 @@ impl Programs {
             {
                 Some(program) => {
                     program.end(status, &usage);
+                    program.report.out_of_memory = program.oom_kills(nodes) > program.oom_kills_before;
                     failed = failed.or_else(|| program.failure());
                 }
                 None => others.push((pid, status)),
@@ -251,7 +247,7 @@ impl Program {
         self.started.is_some() && self.ended.is_none()
     }
 
-    fn start(&mut self, nodes: &Nodes, folder: &Path, limits: Option<&Cgroups>) -> Result<(), Failure> {
+    fn start(&mut self, nodes: &Nodes, folder: &Path) -> Result<(), Failure> {
         let plan = &self.plan;
         let why = |error: io::Error| Failure::host(format!("cannot start program {:?}", plan.name), error);
         let node = nodes
@@ -264,36 +260,25 @@ impl Program {
         let log = File::create(log).map_err(why)?;
         let work = plan.folder.clone().unwrap_or_else(|| folder.to_owned());
         std::fs::create_dir_all(&work).map_err(why)?;
-        let namespace = node.namespace().as_raw_fd();
-        let doors = limits
-            .map_or(Ok(Vec::new()), |groups| groups.doors(&plan.name))
-            .map_err(why)?;
         let mut command = Command::new(&self.executable);
         command
             .arg0(&plan.argv[0])
             .args(&plan.argv[1..])
             .envs(&plan.env)
-            .current_dir(work)
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(why)?)
             .stderr(log);
-        // SAFETY: between fork and exec only system calls are made. A session of its own keeps Ctrl-C of a terminal away
-        // from it (we stop it in order) and lets us find its children.
-        unsafe {
-            command.pre_exec(move || {
-                crate::signals::unblock();
-                check(libc::setsid())?;
-                for door in &doors {
-                    io::Write::write_all(&mut &*door, b"0")?;
-                }
-                enter(namespace)
-            })
-        };
+        nodes.admit(node, &mut command, &work).map_err(why)?;
+        self.oom_kills_before = self.oom_kills(nodes);
         let child = command.spawn().map_err(why)?;
         // Waited for by `reap`, as PID 1 waits for everybody.
         self.report.pid = Some(child.id() as i32);
         self.started = Some(clock::monotonic());
         Ok(())
+    }
+
+    fn oom_kills(&self, nodes: &Nodes) -> u64 {
+        nodes.counts(&self.plan.node).map_or(0, |counts| counts.oom_kills)
     }
 
     fn end(&mut self, status: i32, usage: &libc::rusage) {
@@ -313,6 +298,9 @@ impl Program {
             return None;
         }
         let how = match (self.report.exit_code, self.report.signal) {
+            (_, Some(_)) if self.report.out_of_memory => {
+                "was killed by the kernel: out of memory (the node's limit)".to_owned()
+            }
             (_, Some(signal)) => format!("was killed by signal {signal}"),
             (code, None) => format!("ended with status {}", code.unwrap_or(-1)),
         };

@@ -1,6 +1,7 @@
 //! A run from PID 1's point of view: network, pre-flight check, set-up, measuring, stop, report.
 
 use crate::certificate::Verdict;
+use crate::cgroups::Cgroups;
 use crate::failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_OK, Failure};
 use crate::kernel::clock;
 use crate::messages::{self, Message};
@@ -34,6 +35,8 @@ pub(crate) struct Prepared {
     pub(crate) network: Arc<Network>,
     pub(crate) changes: Vec<(Time, timebound_fabric::Change)>,
     pub(crate) programs: Programs,
+    /// Limits of nodes.
+    pub(crate) groups: Option<Arc<Cgroups>>,
 }
 
 /// Runs in the sandbox; returns its exit code.
@@ -77,7 +80,7 @@ impl Run {
     fn open(prepared: Prepared, sandbox: &Sandbox) -> Result<Self, Failure> {
         let begun = clock::monotonic();
         let signals = signals::block();
-        let nodes = nodes::bring_up(&prepared.plan, &prepared.network)?;
+        let nodes = nodes::bring_up(&prepared.plan, &prepared.network, prepared.groups.clone())?;
         let mut times = Times {
             bring_up_ns: clock::monotonic() - begun,
             ..Times::default()
@@ -279,7 +282,7 @@ impl Run {
     fn tick(&mut self, wait: Duration) -> Result<(), Failure> {
         let stop =
             signals::wait(&self.signals, wait).is_some_and(signals::is_stop) || self.input.asks_to_stop();
-        let ended = self.prepared.programs.reap();
+        let ended = self.prepared.programs.reap(&self.nodes);
         if stop && !self.stopping {
             return Err(Failure::Interrupted);
         }

@@ -2,7 +2,8 @@
 //!
 //! `nodes.csv`, one line per node and interval: `t_ns` (run time), `node`, `cpu_ns` (CPU time of its programs and their children
 //! since their start), `rss_bytes` (resident memory of these now), `tx_bytes`, `tx_frames` (sent by the node), `rx_bytes`, `rx_frames`
-//! (received), `rx_dropped` (not taken by the node's kernel). Traffic is cumulative since the node's start and counts
+//! (received), `rx_dropped` (not taken by the node's kernel), and where the node has limits `throttled_ns` (time in which its limit
+//! kept it from running, cumulative) and `memory_peak_bytes` (most memory so far); empty elsewhere. Traffic is cumulative since the node's start and counts
 //! Ethernet frames without preamble, FCS and gap.
 
 use crate::nodes::Nodes;
@@ -13,7 +14,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// First line of `nodes.csv`.
-pub const NODE_COLUMNS: &str = "t_ns,node,cpu_ns,rss_bytes,tx_bytes,tx_frames,rx_bytes,rx_frames,rx_dropped";
+pub const NODE_COLUMNS: &str = "t_ns,node,cpu_ns,rss_bytes,tx_bytes,tx_frames,rx_bytes,rx_frames,rx_dropped,throttled_ns,memory_peak_bytes";
 
 /// One process, as `/proc/PID/stat` tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +80,11 @@ impl NodeStatistics {
         for (index, node) in nodes.list.iter().enumerate() {
             let (ticks, pages) = usage.get(node.name.as_str()).copied().unwrap_or_default();
             let t = traffic.get(&index).copied().unwrap_or_default();
+            let counts = nodes.counts(&node.name).unwrap_or_default();
+            let cell = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
             writeln!(
                 self.file,
-                "{time},{},{},{},{},{},{},{},{}",
+                "{time},{},{},{},{},{},{},{},{},{},{}",
                 node.name,
                 ticks * tick,
                 pages * page,
@@ -89,7 +92,9 @@ impl NodeStatistics {
                 t.sent_frames,
                 t.received_bytes,
                 t.received_frames,
-                t.dropped
+                t.dropped,
+                cell(counts.throttled_ns),
+                cell(counts.memory_peak_bytes)
             )?;
         }
         self.file.flush()

@@ -209,7 +209,8 @@ fn a_limited_program_gets_its_share_and_its_cgroups_go_even_when_killed() {
     plan["run_id"] = json!(run_id);
     plan["duration_ns"] = json!(1_500_000_000u64);
     plan["preflight"] = json!({"enabled": false});
-    plan["programs"] = json!([{"name": "busy", "node": "h1", "argv": ["sh", "-c", "while :; do :; done"], "cpu_limit": 0.2, "stop_grace_ns": 0}]);
+    plan["programs"] = json!([{"name": "busy", "node": "h1", "argv": ["sh", "-c", "while :; do :; done"], "stop_grace_ns": 0}]);
+    plan["hosts"][0]["cpu"] = json!({"limit": 0.2});
     let Some(said) = run(&folder, &plan) else { return };
     if said.failure().contains("cgroups") {
         return common::skip(said.failure());

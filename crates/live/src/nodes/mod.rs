@@ -1,12 +1,24 @@
 //! Hosts as network namespaces: one veth pair each, the far end `eth0` in the node, the near end `f<N>` in the fabric's namespace.
 
+mod entrance;
+mod room;
+
+#[allow(
+    unused_imports,
+    reason = "what `Nodes::entrance` returns has a name for those who keep it"
+)]
+pub(crate) use entrance::Entrance;
+
+use crate::cgroups::Cgroups;
 use crate::failure::Failure;
 use crate::kernel::{check, ethtool, netlink};
-use crate::plan::{HostPlan, Plan};
+use crate::plan::{FilePlan, HostPlan, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::{Component, PathBuf};
+use std::sync::{Arc, Mutex};
 use timebound_model::{Network, NodeId, NodeKind};
 
 /// linux/sockios.h: the network namespace of a socket. Unlike `/proc/thread-self/ns/net` it needs no `/proc`.
@@ -37,7 +49,13 @@ pub(crate) struct Node {
     /// Index of its near end in the fabric's namespace.
     pub(crate) interface: u32,
     pub(crate) mtu: u32,
+    pub(crate) hostname: String,
+    /// Environment of everything that runs in it.
+    pub(crate) env: BTreeMap<String, String>,
+    files: Vec<FilePlan>,
     namespace: OwnedFd,
+    /// Host name and files; made when something first runs in it.
+    room: Mutex<Option<Arc<room::Room>>>,
 }
 
 impl Node {
@@ -53,6 +71,12 @@ impl Node {
 pub(crate) struct Nodes {
     pub(crate) list: Vec<Node>,
     by_name: BTreeMap<String, usize>,
+    /// Names and addresses of all nodes, as in hosts(5).
+    hosts_file: PathBuf,
+    /// Folder of the run.
+    folder: PathBuf,
+    /// Limits of the nodes that have any.
+    pub(crate) groups: Option<Arc<Cgroups>>,
     /// What could not be set, for the report.
     pub(crate) warnings: Vec<String>,
 }
@@ -94,7 +118,11 @@ pub(crate) fn enter(namespace: libc::c_int) -> io::Result<()> {
 ///
 /// # Errors
 /// A plan that contradicts itself, or the first refusal of the kernel.
-pub(crate) fn bring_up(plan: &Plan, network: &Network) -> Result<Nodes, Failure> {
+pub(crate) fn bring_up(
+    plan: &Plan,
+    network: &Network,
+    groups: Option<Arc<Cgroups>>,
+) -> Result<Nodes, Failure> {
     let identities = check_hosts(plan, network)?;
     let mut warnings = BTreeSet::new();
     write_sysctls(&SYSCTLS[..2], &mut warnings);
@@ -109,6 +137,10 @@ pub(crate) fn bring_up(plan: &Plan, network: &Network) -> Result<Nodes, Failure>
                     mac: *mac,
                     interface: FIRST_INTERFACE + index as u32,
                     mtu: host.mtu,
+                    hostname: host.hostname.clone().unwrap_or_else(|| host.node.clone()),
+                    env: host.env.clone(),
+                    files: host.files.clone(),
+                    room: Mutex::default(),
                     namespace: fresh_namespace(host, &mut warnings)?,
                 });
             }
@@ -120,6 +152,9 @@ pub(crate) fn bring_up(plan: &Plan, network: &Network) -> Result<Nodes, Failure>
     })?;
     connect(plan, &list).map_err(|error| Failure::host("cannot create veth pairs", error))?;
     configure(plan, &list)?;
+    let hosts_file = plan.folder.join("hosts");
+    std::fs::write(&hosts_file, hosts(&list))
+        .map_err(|error| Failure::host(format!("cannot write {}", hosts_file.display()), error))?;
     let by_name = list
         .iter()
         .enumerate()
@@ -128,8 +163,24 @@ pub(crate) fn bring_up(plan: &Plan, network: &Network) -> Result<Nodes, Failure>
     Ok(Nodes {
         list,
         by_name,
+        hosts_file,
+        folder: plan.folder.clone(),
+        groups,
         warnings: warnings.into_iter().collect(),
     })
+}
+
+/// hosts(5): every node by its name, and by its host name where that is another.
+fn hosts(list: &[Node]) -> String {
+    let mut text = "127.0.0.1\tlocalhost\n".to_owned();
+    for node in list {
+        text.push_str(&format!("{}\t{}", node.address, node.name));
+        if node.hostname != node.name {
+            text.push_str(&format!(" {}", node.hostname));
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// Node id and MAC address of each host.
@@ -156,6 +207,7 @@ fn check_hosts(plan: &Plan, network: &Network) -> Result<Vec<(NodeId, [u8; 6])>,
         if !(1..=30).contains(&host.prefix) || !(68..=9_000).contains(&host.mtu) {
             return Err(bad("prefix must be 1 to 30 and MTU 68 to 9000"));
         }
+        check_room(host)?;
         found.push((
             id,
             mac(host).ok_or_else(|| bad("MAC address must look like 02:00:00:00:00:01"))?,
@@ -172,6 +224,39 @@ fn check_hosts(plan: &Plan, network: &Network) -> Result<Vec<(NodeId, [u8; 6])>,
         )),
         None => Ok(found),
     }
+}
+
+/// Host name and files of a plan; where the files come from and whether they fit was looked up by whoever made the plan.
+fn check_room(host: &HostPlan) -> Result<(), Failure> {
+    let bad = |why: String| Failure::internal(format!("plan: host {:?}", host.node), why);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if let Some(name) = &host.hostname
+        && (name.is_empty() || name.len() > 63 || !name.chars().all(plain))
+    {
+        return Err(bad(format!("{name:?} is no host name")));
+    }
+    for file in &host.files {
+        let plain = file
+            .path
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        let kernel = ["/proc", "/sys", "/dev"]
+            .iter()
+            .any(|root| file.path.starts_with(root));
+        if !file.path.is_absolute() || !plain || kernel || file.path.file_name().is_none() {
+            return Err(bad(format!(
+                "{} cannot be a file of a node: it must be absolute, without `..`, and not in /proc, /sys or /dev",
+                file.path.display()
+            )));
+        }
+        if file.content.is_some() == file.source.is_some() || file.mode > 0o777 {
+            return Err(bad(format!(
+                "{} needs content or source, and a mode up to 0777",
+                file.path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn mac(host: &HostPlan) -> Option<[u8; 6]> {
