@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from timebound.engine.nodes import host_plan
 from timebound.engine.predict import Prediction
 from timebound.scenario.model import Direction, Event
-from timebound.stacks.build import SUBNET
 
 SETTLE_NS = 1_000_000_000
 SCHEMA = 1
@@ -69,10 +69,7 @@ def emulation_plan(prediction: Prediction, folder: Path, *, record_ingress: bool
         "duration_ns": run.warm_up_ns + run.duration_ns,
         "drain_ns": SETTLE_NS,
         "network": prediction.network.declaration,
-        "hosts": [
-            {"node": node.name, "address": plan.addresses[node.name], "prefix": SUBNET.prefixlen, "mtu": node.mtu}
-            for node in scenario.hosts
-        ],
+        "hosts": [host_plan(node, plan.addresses[node.name]) for node in scenario.hosts],
         "markers": [marker.plan() for marker in plan.markers],
         "programs": programs,
         "endpoints": endpoints,

@@ -145,13 +145,20 @@ def _precision(path: Path, warm_up: int) -> pl.DataFrame | None:
     )
 
 
+OF_LIMITED_NODES = ("throttled_ns", "memory_peak_bytes")
+"""Columns of `nodes.csv` that are empty for nodes without limits."""
+
+
 def _read_csv(path: Path, key: str, kind: Any) -> pl.DataFrame:
     """A table of integers but for its key; a last line that was cut off is left out."""
     import polars as pl
 
-    header = path.read_text(encoding="utf-8").partition("\n")[0].split(",")
+    data = path.read_bytes()
+    header = data.decode("utf-8", "replace").partition("\n")[0].split(",")
     schema = {name: kind if name == key else pl.Int64 for name in header}
-    return pl.read_csv(path, schema=schema, truncate_ragged_lines=True, ignore_errors=True).drop_nulls()
+    whole = data[: data.rfind(b"\n") + 1]
+    table = pl.read_csv(whole, schema=schema, truncate_ragged_lines=True, ignore_errors=True)
+    return table.drop_nulls([name for name in header if name not in OF_LIMITED_NODES])
 
 
 def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from timebound.engine import folder as folders
-from timebound.engine import packets, programs
+from timebound.engine import nodes, packets, programs
 from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
 from timebound.engine.folder import FolderError
@@ -85,6 +85,7 @@ def run(
     plan = plan_of(scenario)
     if "emulate" in parts:
         programs.resolve(plan)
+        nodes.check_nodes(scenario)
     folder = folders.prepare(output, scenario.name)
     results = _compute(plan, parts, progress)
     prediction = results.prediction
@@ -100,6 +101,10 @@ def run(
     if emulation is not None and emulation.failure is not None:
         manifest["failure"] = summary["failure"] = emulation.failure
         summary["verdict"] = "failed" if summary["verdict"] == "met" else summary["verdict"]
+    if "emulate" in parts:
+        hertz, source = nodes.nominal_hz()
+        # What `cpu: 200 MHz` was a part of.
+        manifest["host"]["cpu_hz"], manifest["host"]["cpu_hz_source"] = hertz or None, source
     folders.write_json(folder / "manifest.json", manifest)
     write_tables(results, folder)
     if emulation is not None and (found := packets.summary_of_run(folder, progress)) is not None:

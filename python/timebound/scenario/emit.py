@@ -17,13 +17,14 @@ from timebound.scenario.model import (
     Loss,
     MqttStack,
     Node,
+    NodeFile,
     Precision,
     Program,
     Queue,
     Scenario,
     Stack,
 )
-from timebound.scenario.units import format_rate, format_share, format_size, format_time
+from timebound.scenario.units import format_frequency, format_rate, format_share, format_size, format_time
 
 _PLAIN = re.compile(r"[A-Za-z0-9µ][A-Za-z0-9_./%µ>\- ]*")
 _AMBIGUOUS = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|true|false|null|True|False|Null|TRUE|FALSE|NULL")
@@ -105,13 +106,28 @@ def _node(node: Node) -> dict[str, Any]:
         entry["mtu"] = node.mtu
     if node.cpu_share is not None:
         entry["cpu"] = format_share(node.cpu_share)
+    if node.cpu_hz is not None:
+        entry["cpu"] = format_frequency(node.cpu_hz)
+    if node.cpu_reservation is not None:
+        entry["cpu-reservation"] = format_share(node.cpu_reservation)
     if node.memory_bytes is not None:
         entry["memory"] = format_size(node.memory_bytes)
+    if node.hostname is not None:
+        entry["hostname"] = node.hostname
+    if node.environment:
+        entry["env"] = dict(node.environment)
+    if node.files:
+        entry["files"] = {file.path: _file(file) for file in node.files}
     if node.programs:
         entry["run"] = [_program(program) for program in node.programs]
     if node.latitude is not None and node.longitude is not None:
         entry["latitude"], entry["longitude"] = node.latitude, node.longitude
     return entry
+
+
+def _file(file: NodeFile) -> dict[str, Any]:
+    mode = f"{file.mode:04o}"
+    return {"content": file.content, "mode": mode} if file.source is None else {"from": file.source, "mode": mode}
 
 
 def _program(program: Program) -> dict[str, Any]:

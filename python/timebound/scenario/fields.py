@@ -30,7 +30,9 @@ class Quantity:
 
     def convert(self, value: Any) -> Any:
         """Parses; raises the pydantic error with the hint of the unit error."""
-        result: Callable[[Fraction], int | float] = units.share if self.kind is units.SHARE else units.integer
+        result: Callable[[Fraction], int | float] = (
+            units.share if self.kind in (units.SHARE, units.CORES) else units.integer
+        )
         try:
             if self.ranged:
                 low, high = units.parse_range(value, self.kind)
@@ -38,6 +40,10 @@ class Quantity:
             single = result(units.parse(value, self.kind))
         except units.UnitError as error:
             raise fail(error.message, error.hint) from None
+        if self.kind in (units.CORES, units.FREQUENCY) and single < (
+            units.LEAST_CORES if self.kind is units.CORES else 1
+        ):
+            raise fail(f"{value!r} is too little", f"use at least {units.format_share(units.LEAST_CORES)} of a core")
         if self.least is not None and single < self.least:
             shown = units.format_time(self.least) if self.kind is units.TIME else units.format_size(self.least)
             raise fail(f"{value!r} is too little", f"use at least {shown}")
@@ -58,6 +64,8 @@ TimeRange = Annotated[tuple[int, int], Quantity(units.TIME, ranged=True)]
 Rate = Annotated[int, Quantity(units.RATE)]
 Size = Annotated[int, Quantity(units.SIZE)]
 Share = Annotated[float, Quantity(units.SHARE)]
+Cores = Annotated[float, Quantity(units.CORES)]
+Frequency = Annotated[int, Quantity(units.FREQUENCY)]
 Length = Annotated[int, Quantity(units.LENGTH)]
 
 

@@ -42,6 +42,18 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFile:
+    """A file that only its node sees: a text, or the bytes of a file of this host."""
+
+    path: str
+    """Absolute, in the node."""
+    content: str | None = None
+    source: str | None = None
+    """Absolute path of the file that it is a copy of, where `content` is `None`."""
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A host, a switch or a shared segment."""
 
@@ -56,7 +68,16 @@ class Node:
     """Largest IP packet of the host's interface, bytes."""
     cpu_share: float | None = None
     """Upper limit of CPU, in cores (0.5 is half a core)."""
+    cpu_hz: int | None = None
+    """The same as a part of the nominal frequency of whatever host emulates it; one of both at most."""
+    cpu_reservation: float | None = None
+    """Cores that it gets at least while the nodes want more CPU than there is."""
     memory_bytes: int | None = None
+    hostname: str | None = None
+    """`None`: its name."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of everything that runs in it."""
+    files: tuple[NodeFile, ...] = ()
     programs: tuple[Program, ...] = ()
     latitude: float | None = None
     longitude: float | None = None

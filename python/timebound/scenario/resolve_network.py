@@ -14,10 +14,9 @@ from timebound.scenario.model import (
     Link,
     Loss,
     Node,
-    Program,
     Queue,
 )
-from timebound.scenario.names import MOST_NAMES
+from timebound.scenario.resolve_nodes import Definition, Definitions, make_node
 from timebound.scenario.topology import read_topology
 from timebound.scenario.tree import Path
 from timebound.scenario.units import LONGEST_NS, propagation_ns
@@ -43,7 +42,13 @@ _LINK_FIELDS = {
     "forward": "forward",
     "backward": "backward",
 }
-_NODE_FIELDS = {"delay": "switching_min_ns", "mtu": "mtu", "address": "address", "run": "programs"}
+_NODE_FIELDS = {
+    "delay": "switching_min_ns",
+    "mtu": "mtu",
+    "address": "address",
+    "run": "programs",
+    "hostname": "hostname",
+}
 
 
 @dataclass
@@ -63,15 +68,10 @@ def resolve_network(network: shape.Network, context: Context) -> Net:
     net = Net({}, [])
     if network.import_ is not None:
         _import(network, network.import_, net, context)
-    for position, (pattern, node) in enumerate(network.nodes.items()):
-        path: Path = ("network", "nodes", pattern)
-        for name in context.expand(pattern, path, key=True):
-            _add_node(net, name, node, network.defaults, path, context)
-        if len(net.nodes) > MOST_NAMES:
-            context.key_error(path, f"more than {MOST_NAMES} nodes", "make the ranges smaller")
-            break
-        del position
+    for definition in Definitions(network, context).all():
+        _add_node(net, definition, network.defaults, context)
     _check_addresses(net, context)
+    _check_hostnames(net, context)
     for index, link in enumerate(network.links):
         _add_links(net, link, network.defaults.link, ("network", "links", index), context)
         if len(net.links) > MOST_LINKS:
@@ -82,77 +82,13 @@ def resolve_network(network: shape.Network, context: Context) -> Net:
     return net
 
 
-def _add_node(net: Net, name: str, node: shape.Node, defaults: shape.Defaults, path: Path, context: Context) -> None:
+def _add_node(net: Net, definition: Definition, defaults: shape.Defaults, context: Context) -> None:
+    name, path = definition.name, definition.path
     if name in net.nodes:
         context.key_error(path, f"duplicate node {name!r}", "rename one of them, or make the ranges disjoint")
         return
-    _check_node(name, node, path, context)
-    delay = (node.delay or defaults.switch.delay or (0, 0)) if node.kind == "switch" else (0, 0)
-    is_host = node.kind == "host"
-    cpu = node.cpu if node.cpu is not None else defaults.host.cpu
     context.remember(f"nodes[{len(net.nodes)}]", path, _NODE_FIELDS)
-    net.nodes[name] = Node(
-        name=name,
-        kind=node.kind,
-        switching_min_ns=delay[0],
-        switching_max_ns=delay[1],
-        address=node.address,
-        mtu=(node.mtu or defaults.host.mtu or 1500) if is_host else 1500,
-        cpu_share=cpu if is_host else None,
-        memory_bytes=(node.memory or defaults.host.memory) if is_host else None,
-        programs=_programs(node, path, context),
-        latitude=node.latitude,
-        longitude=node.longitude,
-    )
-
-
-def _check_node(name: str, node: shape.Node, path: Path, context: Context) -> None:
-    if node.engine == "ovs":
-        context.error(
-            (*path, "engine"),
-            "engine ovs is not available in this version",
-            "leave engine out: the fabric forwards, with the switching delay under delay",
-        )
-    only_host = {"mtu": node.mtu, "cpu": node.cpu, "memory": node.memory, "address": node.address}
-    for key, value in only_host.items():
-        if value is not None and node.kind != "host":
-            context.error((*path, key), f"{key} belongs to hosts, and {name!r} is a {node.kind}", f"remove {key}")
-    if node.run and node.kind != "host":
-        context.error((*path, "run"), f"programs run on hosts, and {name!r} is a {node.kind}", "move it to a host")
-    if node.delay is not None and node.kind != "switch":
-        context.error((*path, "delay"), f"delay belongs to switches, and {name!r} is a {node.kind}", "remove it")
-    if (node.latitude is None) != (node.longitude is None):
-        context.error(path, "latitude and longitude go together", "state both or none")
-
-
-def _programs(node: shape.Node, path: Path, context: Context) -> tuple[Program, ...]:
-    programs: list[Program] = []
-    names: set[str] = set()
-    for index, program in enumerate(node.run):
-        here = (*path, "run", index)
-        if not program.command[0] or any("\0" in word for word in program.command):
-            context.error((*here, "command"), "an empty program name", 'write run: ["mosquitto", "-v"]')
-            continue
-        base = program.name or program.command[0].rstrip("/").rsplit("/", 1)[-1] or "program"
-        name, number = base, 2
-        while name in names:
-            if program.name is not None:
-                context.error((*here, "name"), f"duplicate program {name!r}", "rename one of them")
-                break
-            name, number = f"{base}-{number}", number + 1
-        names.add(name)
-        programs.append(
-            Program(
-                name=name,
-                command=tuple(program.command),
-                environment=dict(program.env),
-                folder=program.folder,
-                essential=program.essential,
-                ready_port=program.ready_port,
-                start_ns=program.start,
-            )
-        )
-    return tuple(programs)
+    net.nodes[name] = make_node(definition, defaults, context)
 
 
 def _check_addresses(net: Net, context: Context) -> None:
@@ -173,6 +109,19 @@ def _check_addresses(net: Net, context: Context) -> None:
             message = f"{node.address} belongs to {seen[node.address]!r} already"
             context.sources.problem(place, path, message, "give every host its own address")
         seen.setdefault(node.address, node.name)
+
+
+def _check_hostnames(net: Net, context: Context) -> None:
+    """Two nodes of one host name could not be told apart in /etc/hosts."""
+    seen = {name: name for name, node in net.nodes.items() if node.hostname is None}
+    for index, node in enumerate(net.nodes.values()):
+        if node.hostname is None:
+            continue
+        if seen.setdefault(node.hostname, node.name) != node.name:
+            place = context.locations.get(f"nodes[{index}].hostname", context.locations[f"nodes[{index}]"])
+            message = f"{node.hostname!r} is the host name of {seen[node.hostname]!r} already"
+            hint = "clones have ${node} or ${index} in it: hostname: meter-${index}"
+            context.sources.problem(place, f"network.nodes.{node.name}.hostname", message, hint)
 
 
 def _add_links(net: Net, link: shape.Link, defaults: shape.Conditions, path: Path, context: Context) -> None:
@@ -334,7 +283,7 @@ def _import(network: shape.Network, wanted: shape.Import, net: Net, context: Con
     defaults = network.defaults
     for place in topology.nodes:
         node = shape.Node(kind="switch", latitude=place.latitude, longitude=place.longitude)
-        _add_node(net, place.name, node, defaults, path, context)
+        _add_node(net, Definition(place.name, 1, node, path), defaults, context)
     for edge in topology.links:
         link = shape.Link.model_construct(
             between=[edge.a, edge.b],
@@ -348,7 +297,7 @@ def _import(network: shape.Network, wanted: shape.Import, net: Net, context: Con
     for place in topology.nodes:
         for number in range(1, wanted.hosts_per_node + 1):
             host = f"{place.name}-h{number}"
-            _add_node(net, host, shape.Node(kind="host"), defaults, path, context)
+            _add_node(net, Definition(host, 1, shape.Node(kind="host"), path), defaults, context)
             link = shape.Link.model_construct(
                 between=[host, place.name],
                 rate=wanted.host_rate,

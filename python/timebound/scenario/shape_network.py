@@ -8,7 +8,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from timebound.scenario import units
 from timebound.scenario.fields import (
+    Cores,
     Ends,
+    Frequency,
     Length,
     Memory,
     Rate,
@@ -231,12 +233,83 @@ ProgramsField = Annotated[
 ]
 
 
+class Cpu(Shape):
+    """A limit of CPU: a share of one core (`250 %` are two and a half), or a frequency (of the host's nominal one)."""
+
+    share: Cores | None = Field(default=None, description="share of one core", examples=["50 %"])
+    frequency: Frequency | None = Field(default=None, description="part of the nominal frequency", examples=["200 MHz"])
+
+
+def _cpu(value: Any) -> Any:
+    if isinstance(value, dict):
+        if len(value) != 1:
+            raise fail("state the limit of CPU one way", "cpu: 50 %, or cpu: 200 MHz")
+        return value
+    return {"frequency" if isinstance(value, str) and value.rstrip().endswith("Hz") else "share": value}
+
+
+_CPU_SCHEMA = {
+    "type": "string",
+    "pattern": f"({units.CORES.pattern})|({units.FREQUENCY.pattern})",
+    "examples": ["50 %", "200 MHz"],
+    "x-quantity": "share or frequency",
+}
+CpuField = Annotated[Cpu, Short(_cpu, _CPU_SCHEMA)]
+
+
+def _mode(value: Any) -> Any:
+    """`0600` is a number in YAML; what is meant is octal, as for chmod."""
+    return f"{value:04d}" if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class File(Shape):
+    """A file that a host sees at a path of its own. A text alone is its content."""
+
+    content: str | None = Field(default=None, description="its text; may hold ${node} and ${index}", examples=["id=1"])
+    from_: str | None = Field(
+        default=None,
+        description="a file beside the scenario, byte for byte; the name may hold ${node}",
+        examples=["a.conf"],
+    )
+    mode: Annotated[str, BeforeValidator(_mode), WithJsonSchema({"type": ["string", "integer"]})] = Field(
+        default="0644", pattern=r"^0?[0-7]{3}$", description="permissions, octal", examples=["0600"]
+    )
+
+
+def _file(value: Any) -> Any:
+    return {"content": value} if isinstance(value, str) else value
+
+
+FileField = Annotated[File, Short(_file, {"type": "string"})]
+
+
 class HostDefaults(Shape):
     """What every host has that does not state its own."""
 
     mtu: int | None = Field(default=None, ge=68, le=9000, description="largest IP packet, bytes", examples=[1500])
-    cpu: Share | None = Field(default=None, description="limit of CPU, share of one core", examples=["50 %"])
-    memory: Memory | None = Field(default=None, description="limit of memory", examples=["64 MiB"])
+    cpu: CpuField | None = Field(
+        default=None,
+        description="limit of CPU of everything that runs in it: share of one core, or MHz of the host's nominal frequency",
+        examples=["50 %", "200 MHz"],
+    )
+    cpu_reservation: Cores | None = Field(
+        default=None,
+        description="least CPU while the nodes want more than there is, share of one core",
+        examples=["10 %"],
+    )
+    memory: Memory | None = Field(
+        default=None, description="limit of memory of everything that runs in it", examples=["64 MiB"]
+    )
+    env: dict[str, Word] = Field(
+        default_factory=dict,
+        description="environment of everything that runs in it; merged with the template's",
+        examples=[{"SITE": "north"}],
+    )
+    files: dict[str, FileField] = Field(
+        default_factory=dict,
+        description="files that only this host sees, by path; merged with the template's",
+        examples=[{"/etc/app.conf": "node = ${node}"}],
+    )
 
 
 class SwitchDefaults(Shape):
@@ -250,9 +323,23 @@ class SwitchDefaults(Shape):
 class Node(HostDefaults, SwitchDefaults):
     """A node. `h1: host` is short for `h1: {kind: host}`."""
 
-    kind: Literal["host", "switch", "segment"] = Field(
+    kind: Literal["host", "switch", "segment"] | None = Field(
+        default=None,
         description="host: an end system; switch: stores and forwards; segment: a shared half-duplex medium",
         examples=["host"],
+    )
+    template: str | None = Field(
+        default=None, description="of network.templates; what the node states itself wins", examples=["meter"]
+    )
+    clone_of: str | None = Field(
+        default=None,
+        description="a node whose definition it gets (all but the address; links are not copied); own keys win",
+        examples=["h1"],
+    )
+    hostname: str | None = Field(
+        default=None,
+        description="host name; default: its name; may hold ${node} and ${index}",
+        examples=["meter-${index}"],
     )
     engine: Literal["fabric", "ovs"] = Field(
         default="fabric", description="what forwards in a switch; only fabric in this version", examples=["fabric"]
@@ -307,6 +394,11 @@ class Network(Shape):
         default_factory=dict,
         description="nodes by name or range of names",
         examples=[{"h[1-3]": "host", "s1": "switch"}],
+    )
+    templates: dict[str, NodeField] = Field(
+        default_factory=dict,
+        description="what nodes have in common, by name",
+        examples=[{"meter": {"kind": "host", "mtu": 127}}],
     )
     links: list[LinkField] = Field(
         default_factory=list, description="links", examples=[[["h[1-3]", "s1"], {"between": ["s1", "s2"]}]]

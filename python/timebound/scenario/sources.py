@@ -150,9 +150,26 @@ def parameters_of(tree: Mapping) -> dict[str, Scalar]:
     return {name: value for name, value in declared.entries.items() if isinstance(value, Scalar)}
 
 
+PLACEHOLDERS = ("node", "index")
+"""Names that each node fills in itself; a parameter of that name hides it."""
+
+
+def _node_parts(tree: Tree) -> list[Tree]:
+    """Where nodes and what they have in common are declared."""
+    network = tree.entries.get("network") if isinstance(tree, Mapping) else None
+    if not isinstance(network, Mapping):
+        return []
+    defaults = network.entries.get("defaults")
+    parts = [network.entries.get("nodes"), network.entries.get("templates")]
+    parts.append(defaults.entries.get("host") if isinstance(defaults, Mapping) else None)
+    return [part for part in parts if part is not None]
+
+
 def substitute(tree: Tree, parameters: AbstractMapping[str, Scalar], sources: Sources) -> None:
-    """Puts the values of parameters in place of `${name}` everywhere (keys stay as they are)."""
+    """Puts the values of parameters in place of `${name}` everywhere (keys stay as they are); in what declares nodes
+    `${node}` and `${index}` stay, as every node has its own."""
     seen: set[int] = set()
+    kept: tuple[str, ...] = ()
 
     def visit(node: Tree) -> None:
         if id(node) in seen:  # aliases share their target
@@ -165,15 +182,23 @@ def substitute(tree: Tree, parameters: AbstractMapping[str, Scalar], sources: So
             for value in node.entries.values():
                 visit(value)
         elif "${" in node.text:
-            _substitute_scalar(node, parameters, sources)
+            _substitute_scalar(node, parameters, sources, kept)
 
+    kept = PLACEHOLDERS
+    for part in _node_parts(tree):
+        visit(part)
+    kept = ()
     visit(tree)
 
 
-def _substitute_scalar(node: Scalar, parameters: AbstractMapping[str, Scalar], sources: Sources) -> None:
+def _substitute_scalar(
+    node: Scalar, parameters: AbstractMapping[str, Scalar], sources: Sources, kept: tuple[str, ...]
+) -> None:
     def value(match: re.Match[str]) -> str:
         name = match[1].strip()
         found = parameters.get(name)
+        if found is None and name in kept:
+            return f"${{{name}}}"
         if found is not None and "${" not in found.text:
             return found.text
         if found is not None:

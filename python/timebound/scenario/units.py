@@ -94,6 +94,13 @@ SIZE = Kind(
     "1446 B",
 )
 SHARE = Kind("share", {"%": Fraction(1, 100), "‰": Fraction(1, 1000), "ppm": Fraction(1, 10**6)}, 0, 1, "0.1 %")
+CORES = Kind("CPU share", {"%": Fraction(1, 100)}, 0, 1024, "50 %")
+"""Of one core; 100 % is a whole one."""
+LEAST_CORES = 0.001
+"""The kernel enforces no less: 1 ms in its longest period of 1 s (Documentation/scheduler/sched-bwc.rst)."""
+FREQUENCY = Kind(
+    "frequency", {"kHz": Fraction(10**3), "MHz": Fraction(10**6), "GHz": Fraction(10**9)}, 0, 10**13, "200 MHz"
+)
 LENGTH = Kind(
     "length",
     {"mm": Fraction(1), "cm": Fraction(10), "m": Fraction(1000), "km": Fraction(10**6)},
@@ -261,6 +268,11 @@ def format_share(value: float) -> str:
     """A share that `parse` reads back to the same float."""
     percent = Decimal(repr(value)).scaleb(2).normalize()
     return f"{percent:f} %" if percent == 0 or percent >= Decimal("1e-6") else f"{percent} %"
+
+
+def format_frequency(hertz: int) -> str:
+    """A frequency that `parse` reads back exactly."""
+    return f"{Decimal(hertz).scaleb(-6).normalize():f} MHz"
 
 
 def _format(value: int, units: tuple[tuple[str, int], ...]) -> str:

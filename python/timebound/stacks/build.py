@@ -39,8 +39,6 @@ def build_plan(scenario: Scenario) -> Plan:
                     if program.ready_port is None
                     else {"tcp_port": program.ready_port, "timeout_ms": 10_000},
                     "start_ns": program.start_ns or None,
-                    "cpu_limit": node.cpu_share,
-                    "memory_limit_bytes": node.memory_bytes,
                 }
             )
     return plan

@@ -128,6 +128,17 @@ fn limits(plan: &Plan, cpus: f64) -> Result<BTreeMap<String, Limits>, Failure> {
             "limit and reservation of CPU must be above 0",
         ));
     }
+    if let Some(host) = plan
+        .hosts
+        .iter()
+        .find(|host| host.cpu.limit.is_some_and(|limit| limit < tree::LEAST_CPU))
+    {
+        return Err(Failure::Host(format!(
+            "node {:?} is to get less CPU than the kernel can enforce ({} % of one)",
+            host.node,
+            tree::LEAST_CPU * 100.0
+        )));
+    }
     // A rounding error of sums like 0.1 + 0.2 is nobody's over-commitment.
     if reserved > cpus * (1.0 + 1e-9) {
         return Err(Failure::Host(format!(

@@ -6,10 +6,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Period over which a CPU limit is enforced, us.
+/// Period over which a CPU limit is enforced, us; and the one for limits too small for it, the longest that the kernel takes.
 const PERIOD_US: u64 = 100_000;
+const LONG_PERIOD_US: u64 = 1_000_000;
 /// The kernel refuses shorter quotas (sched-bwc.rst).
 const LEAST_QUOTA_US: u64 = 1_000;
+/// The least limit that can be enforced, in CPUs.
+pub(super) const LEAST_CPU: f64 = LEAST_QUOTA_US as f64 / LONG_PERIOD_US as f64;
 /// Greatest and least weight of a group: `cpu.shares`, `cpu.weight`.
 const SHARES: (u64, u64) = (2, 262_144);
 const WEIGHT: (u64, u64) = (1, 10_000);
@@ -112,9 +115,7 @@ impl Trees {
     }
 
     fn settings(&self, limits: &Limits) -> Vec<(&'static str, String)> {
-        let quota = limits
-            .cpu
-            .map(|share| ((share * PERIOD_US as f64).round() as u64).max(LEAST_QUOTA_US));
+        let quota = limits.cpu.map(quota);
         let weight = |(least, most): (u64, u64)| {
             let wanted = limits.part.map(|part| (part * most as f64).floor() as u64);
             wanted.map(|wanted| wanted.clamp(least, most).to_string())
@@ -123,13 +124,13 @@ impl Trees {
         let mut all = Vec::new();
         match self.version {
             Version::V1 => {
-                all.extend(quota.map(|_| ("cpu.cfs_period_us", PERIOD_US.to_string())));
-                all.extend(quota.map(|quota| ("cpu.cfs_quota_us", quota.to_string())));
+                all.extend(quota.map(|(_, period)| ("cpu.cfs_period_us", period.to_string())));
+                all.extend(quota.map(|(quota, _)| ("cpu.cfs_quota_us", quota.to_string())));
                 all.extend(weight(SHARES).map(|shares| ("cpu.shares", shares)));
                 all.extend(bytes.map(|bytes| ("memory.limit_in_bytes", bytes)));
             }
             Version::V2 => {
-                all.extend(quota.map(|quota| ("cpu.max", format!("{quota} {PERIOD_US}"))));
+                all.extend(quota.map(|(quota, period)| ("cpu.max", format!("{quota} {period}"))));
                 all.extend(weight(WEIGHT).map(|weight| ("cpu.weight", weight)));
                 all.extend(bytes.map(|bytes| ("memory.max", bytes)));
             }
@@ -175,6 +176,16 @@ impl Trees {
                 .unwrap_or(0),
             },
         }
+    }
+}
+
+/// Quota and period of a limit in CPUs, us.
+fn quota(cpu: f64) -> (u64, u64) {
+    let within = |period: u64| (cpu * period as f64).round() as u64;
+    if within(PERIOD_US) >= LEAST_QUOTA_US {
+        (within(PERIOD_US), PERIOD_US)
+    } else {
+        (within(LONG_PERIOD_US).max(LEAST_QUOTA_US), LONG_PERIOD_US)
     }
 }
 
@@ -293,14 +304,14 @@ mod tests {
             memory: PathBuf::new(),
         };
         let least = Limits {
-            cpu: Some(1e-6),
+            cpu: Some(0.0077),
             part: Some(0.0),
             memory_bytes: None,
         };
         assert_eq!(
             v2.settings(&least),
             [
-                ("cpu.max", "1000 100000".to_owned()),
+                ("cpu.max", "7700 1000000".to_owned()),
                 ("cpu.weight", "1".to_owned())
             ]
         );

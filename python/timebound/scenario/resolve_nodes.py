@@ -1,0 +1,286 @@
+"""`network.nodes` and `network.templates` -> the nodes: templates and clones merged, ranges expanded, placeholders filled in."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from timebound.scenario import shape_network as shape
+from timebound.scenario.context import Context, close_to
+from timebound.scenario.model import Node, NodeFile, Program
+from timebound.scenario.names import MOST_NAMES, RangeError, expand
+from timebound.scenario.tree import Path
+
+MOST_FILE_BYTES = 1 << 20
+"""Of one file of a node; a scenario is no place for disk images."""
+MERGED = ("env", "files")
+"""Keys whose entries are merged with those of the template; all others are replaced."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOSTNAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,61}[A-Za-z0-9_])?")
+_KERNEL = ("/proc", "/sys", "/dev")
+_HOST_KEYS = ("mtu", "cpu", "cpu_reservation", "memory", "address", "hostname", "env", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One node as it is to be made: `shape` has everything that template and clone give."""
+
+    name: str
+    index: int
+    """Position in its range, from 1."""
+    shape: shape.Node
+    path: Path
+
+    def fill(self, text: str) -> str:
+        """The text with `${node}` and `${index}` filled in."""
+        return text.replace("${node}", self.name).replace("${index}", str(self.index))
+
+
+class Definitions:
+    """The nodes of a network, written as they are meant."""
+
+    def __init__(self, network: shape.Network, context: Context) -> None:
+        self.network = network
+        self.context = context
+        self._patterns: dict[str, str] = {}
+        for pattern in network.nodes:
+            # Here without errors: they are reported where the names are used.
+            self._patterns.update(dict.fromkeys(_names(pattern), pattern))
+
+    def all(self) -> Iterator[Definition]:
+        """Every node in the order of the file; templates that nobody uses are checked too."""
+        for name in self.network.templates:
+            self._template(name, ("network", "templates", name), ())
+        total = 0
+        for pattern in self.network.nodes:
+            path: Path = ("network", "nodes", pattern)
+            merged = self._node(pattern, ())
+            names = self.context.expand(pattern, path, key=True)
+            total += len(names)
+            if total > MOST_NAMES:
+                self.context.key_error(path, f"more than {MOST_NAMES} nodes", "make the ranges smaller")
+                return
+            if merged is None:
+                continue
+            for index, name in enumerate(names, 1):
+                yield Definition(name, index, merged, path)
+
+    def _node(self, pattern: str, above: tuple[str, ...]) -> shape.Node | None:
+        path: Path = ("network", "nodes", pattern)
+        own = self.network.nodes[pattern]
+        if own.template is not None and own.clone_of is not None:
+            self.context.error(
+                (*path, "clone-of"), "a node is a clone or has a template, not both", "remove one of them"
+            )
+            return None
+        base: shape.Node | None = None
+        if own.clone_of is not None:
+            base = self._clone(own.clone_of, path, (*above, pattern))
+        elif own.template is not None:
+            base = self._template(own.template, (*path, "template"), ())
+        if own.template is None and own.clone_of is None:
+            return self._with_kind(own, path, pattern)
+        return None if base is None else self._with_kind(merge(base, own), path, pattern)
+
+    def _with_kind(self, node: shape.Node, path: Path, name: str) -> shape.Node | None:
+        if node.kind is None:
+            self.context.error(path, f"node {name!r} has no kind", "add kind: host (or a template that has one)")
+            return None
+        return node
+
+    def _clone(self, target: str, path: Path, above: tuple[str, ...]) -> shape.Node | None:
+        pattern = self._patterns.get(target)
+        if pattern is None:
+            hint = close_to(target, self._patterns, "name one node of network.nodes")
+            self.context.error((*path, "clone-of"), f"unknown node {target!r}", hint)
+            return None
+        if pattern in above:
+            ring = " -> ".join((*above, pattern))
+            self.context.error((*path, "clone-of"), f"{ring}: clones of one another", "let one of them say what it is")
+            return None
+        found = self._node(pattern, above)
+        # An address is one node's own.
+        return None if found is None else found.model_copy(update={"address": None})
+
+    def _template(self, name: str, path: Path, above: tuple[str, ...]) -> shape.Node | None:
+        templates = self.network.templates
+        if name not in templates:
+            hint = close_to(name, templates, "declare it under network.templates")
+            self.context.error(path, f"unknown template {name!r}", hint)
+            return None
+        if name in above:
+            ring = " -> ".join((*above, name))
+            self.context.error(path, f"{ring}: templates that need one another", "let one of them stand alone")
+            return None
+        own = templates[name]
+        if own.clone_of is not None or own.address is not None:
+            key = "clone-of" if own.clone_of is not None else "address"
+            where: Path = ("network", "templates", name, key)
+            self.context.error(where, f"{key} belongs to a node, not to a template", f"remove {key}")
+            return None
+        if own.template is None:
+            return own
+        base = self._template(own.template, ("network", "templates", name, "template"), (*above, name))
+        return None if base is None else merge(base, own)
+
+
+def _names(pattern: str) -> list[str]:
+    try:
+        return expand(pattern)
+    except RangeError:
+        return []
+
+
+def merge(base: shape.Node, own: shape.Node) -> shape.Node:
+    """What `own` states wins; `env` and `files` are merged entry by entry."""
+    update = {name: getattr(own, name) for name in own.model_fields_set}
+    for name in MERGED:
+        update[name] = {**getattr(base, name), **getattr(own, name)}
+    return base.model_copy(update={**update, "template": None, "clone_of": None})
+
+
+def make_node(definition: Definition, defaults: shape.Defaults, context: Context) -> Node:
+    """The resolved node; problems go to `context`."""
+    name, node, path = definition.name, definition.shape, definition.path
+    _check(name, node, path, context)
+    kind = node.kind
+    assert kind is not None
+    delay = (node.delay or defaults.switch.delay or (0, 0)) if kind == "switch" else (0, 0)
+    if kind != "host":
+        return Node(
+            name=name,
+            kind=kind,
+            switching_min_ns=delay[0],
+            switching_max_ns=delay[1],
+            latitude=node.latitude,
+            longitude=node.longitude,
+        )
+    host = defaults.host
+    cpu = node.cpu or host.cpu
+    reservation = node.cpu_reservation if node.cpu_reservation is not None else host.cpu_reservation
+    return Node(
+        name=name,
+        kind=kind,
+        address=node.address,
+        mtu=node.mtu or host.mtu or 1500,
+        cpu_share=None if cpu is None else cpu.share,
+        cpu_hz=None if cpu is None else cpu.frequency,
+        cpu_reservation=reservation,
+        memory_bytes=node.memory or host.memory,
+        hostname=_hostname(definition, context),
+        environment=_environment(definition, {**host.env, **node.env}, context),
+        files=_files(definition, {**host.files, **node.files}, context),
+        programs=_programs(definition, context),
+        latitude=node.latitude,
+        longitude=node.longitude,
+    )
+
+
+def _check(name: str, node: shape.Node, path: Path, context: Context) -> None:
+    if node.engine == "ovs":
+        context.error(
+            (*path, "engine"),
+            "engine ovs is not available in this version",
+            "leave engine out: the fabric forwards, with the switching delay under delay",
+        )
+    for key in _HOST_KEYS:
+        if getattr(node, key) and node.kind != "host":
+            shown = key.replace("_", "-")
+            context.error((*path, shown), f"{shown} belongs to hosts, and {name!r} is a {node.kind}", f"remove {shown}")
+    if node.run and node.kind != "host":
+        context.error((*path, "run"), f"programs run on hosts, and {name!r} is a {node.kind}", "move it to a host")
+    if node.delay is not None and node.kind != "switch":
+        context.error((*path, "delay"), f"delay belongs to switches, and {name!r} is a {node.kind}", "remove it")
+    if (node.latitude is None) != (node.longitude is None):
+        context.error(path, "latitude and longitude go together", "state both or none")
+
+
+def _hostname(definition: Definition, context: Context) -> str | None:
+    if definition.shape.hostname is None:
+        return None
+    name = definition.fill(definition.shape.hostname)
+    if _HOSTNAME.fullmatch(name) is None:
+        hint = "use letters, digits, '_', '.' and '-' (at most 63)"
+        context.error((*definition.path, "hostname"), f"{name!r} is no host name", hint)
+    return name
+
+
+def _environment(definition: Definition, env: Mapping[str, str], context: Context) -> dict[str, str]:
+    for key, value in env.items():
+        if _VARIABLE.fullmatch(key) is None or "\0" in value:
+            hint = "write for example SITE: north"
+            context.error((*definition.path, "env", key), f"{key!r} cannot be an environment variable", hint)
+    return {key: definition.fill(value) for key, value in env.items()}
+
+
+def _files(definition: Definition, files: Mapping[str, shape.File], context: Context) -> tuple[NodeFile, ...]:
+    result = []
+    for target, file in files.items():
+        path: Path = (*definition.path, "files", target)
+        parts = target.split("/")
+        if not target.startswith("/") or "\0" in target or any(part in ("", ".", "..") for part in parts[1:]):
+            hint = "write an absolute path without . and .., for example /etc/app.conf"
+            context.error(path, f"{target!r} cannot be a file of a node", hint)
+            continue
+        if any(target == root or target.startswith(f"{root}/") for root in _KERNEL):
+            context.error(path, f"{target!r} belongs to the kernel", "choose a path outside of /proc, /sys and /dev")
+            continue
+        if (file.content is None) == (file.from_ is None):
+            context.error(path, "a file has a content or comes from a file", "write its text, or {from: local.file}")
+            continue
+        mode = int(file.mode, 8)
+        if file.content is not None:
+            result.append(NodeFile(path=target, content=definition.fill(file.content), mode=mode))
+            continue
+        assert file.from_ is not None
+        source = _source(definition.fill(file.from_), (*path, "from"), context)
+        if source is not None:
+            result.append(NodeFile(path=target, source=source, mode=mode))
+    return tuple(result)
+
+
+def _source(name: str, path: Path, context: Context) -> str | None:
+    file = (context.folder or FilePath.cwd()) / name
+    hint = "the path counts from the scenario's folder"
+    if not file.is_file() or not os.access(file, os.R_OK):
+        context.error(path, f"{name!r} is no file that can be read", hint)
+        return None
+    if file.stat().st_size > MOST_FILE_BYTES:
+        context.error(path, f"{name!r} has more than {MOST_FILE_BYTES} bytes", "let a program of the node fetch it")
+        return None
+    return str(file.resolve())
+
+
+def _programs(definition: Definition, context: Context) -> tuple[Program, ...]:
+    fill: Callable[[str], str] = definition.fill
+    programs: list[Program] = []
+    names: set[str] = set()
+    for index, program in enumerate(definition.shape.run):
+        here: Path = (*definition.path, "run", index)
+        if not program.command[0] or any("\0" in word for word in program.command):
+            context.error((*here, "command"), "an empty program name", 'write run: ["mosquitto", "-v"]')
+            continue
+        base = program.name or program.command[0].rstrip("/").rsplit("/", 1)[-1] or "program"
+        name, number = base, 2
+        while name in names:
+            if program.name is not None:
+                context.error((*here, "name"), f"duplicate program {name!r}", "rename one of them")
+                break
+            name, number = f"{base}-{number}", number + 1
+        names.add(name)
+        programs.append(
+            Program(
+                name=name,
+                command=tuple(fill(word) for word in program.command),
+                environment={key: fill(value) for key, value in program.env.items()},
+                folder=None if program.folder is None else fill(program.folder),
+                essential=program.essential,
+                ready_port=program.ready_port,
+                start_ns=program.start,
+            )
+        )
+    return tuple(programs)
