@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 
 from timebound.scenario.model import MqttStack, Scenario
 from timebound.stacks import background, mqtt, udp
@@ -24,12 +25,16 @@ def build_plan(scenario: Scenario) -> Plan:
     else:
         udp.lay(plan, scenario.stack)
     background.lay(plan)
+    taken = Counter(program.name for node in scenario.hosts for program in node.programs)
+    taken.update(str(program["name"]) for program in plan.programs)
     for node in scenario.hosts:
         for program in node.programs:
             plan.role(node.name, "program")
+            # Names are those of logs; programs of one name on several nodes are told apart by the node.
+            name = program.name if taken[program.name] == 1 else f"{node.name}-{program.name}"
             plan.programs.append(
                 {
-                    "name": program.name,
+                    "name": name,
                     "node": node.name,
                     "argv": list(program.command),
                     "env": dict(program.environment),
