@@ -139,7 +139,10 @@ impl Writer {
                 continue;
             }
             match (item, self.phase) {
-                (Item::Phase(kind), _) => self.phase = kind,
+                (Item::Phase(kind), _) => {
+                    self.phase = kind;
+                    self.history.begin();
+                }
                 (Item::Port(sample), _) => self.write_port(&sample)?,
                 (Item::Window(window), _) => self.history.write(&window)?,
                 (item, Kind::Preflight) => {

@@ -193,13 +193,13 @@ class Precision(Shape):
     late_frame: Time | None = Field(
         default=None, description="a frame that leaves later than this is a late one; 5 ms", examples=["2 ms"]
     )
-    late_share: Share | None = Field(default=None, description="greatest share of late frames; 0.1 %", examples=["1 %"])
+    late_share: Share | None = Field(default=None, description="greatest share of late frames; 0.5 %", examples=["1 %"])
     ring_lost: int | None = Field(
         default=None, ge=0, le=2**53, description="most frames that the emulator itself may lose; 0", examples=[10]
     )
     longest_overrun: Time | None = Field(
         default=None,
-        description="longest time for which the data plane may be kept from running; 50 ms",
+        description="longest time for which the data plane may be kept from running; 20 ms",
         examples=["10 ms"],
     )
     steal: Share | None = Field(
