@@ -95,6 +95,7 @@ pub fn network(seed: u64, index: u64, limits: &Limits) -> Declaration {
         links,
         streams,
         best_effort_frame_bytes: 1538,
+        traces: std::collections::BTreeMap::new(),
     }
 }
 
@@ -129,6 +130,7 @@ fn link(draw: &mut Draw, a: String, b: String, fifo: bool) -> LinkDecl {
             jitter,
             ..ImpairmentsDecl::default()
         },
+        trace: None,
     };
     LinkDecl {
         a,

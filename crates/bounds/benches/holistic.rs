@@ -33,6 +33,7 @@ fn direction() -> DirectionDecl {
         queue: QueueDecl::StrictPriority,
         buffer_bytes: 1 << 20,
         impairments: ImpairmentsDecl::default(),
+        trace: None,
     }
 }
 
@@ -54,6 +55,7 @@ fn network(flows: usize, extra_links: usize) -> Network {
         links: Vec::new(),
         streams: Vec::new(),
         best_effort_frame_bytes: 1538,
+        traces: std::collections::BTreeMap::new(),
     };
     for index in 0..SWITCHES {
         let node = |name: String, kind, most| NodeDecl {

@@ -89,6 +89,10 @@ pub(crate) fn unanalysable(network: &Network, id: PortId) -> Option<Cause> {
         "shares a half-duplex medium"
     } else if port.impairments.duplication > 0.0 {
         "duplicates frames"
+    } else if port.trace.is_some() {
+        "has a rate that follows a trace"
+    } else if port.impairments.disconnections.is_some() {
+        "is disconnected at random"
     } else if !port.impairments.outages.is_empty() {
         "is out of service at times"
     } else {

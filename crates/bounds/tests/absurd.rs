@@ -126,6 +126,7 @@ fn declaration() -> impl Strategy<Value = Declaration> {
                     links,
                     streams,
                     best_effort_frame_bytes: frame,
+                    traces: std::collections::BTreeMap::new(),
                 }
             },
         )

@@ -11,12 +11,14 @@ pub(crate) enum Event {
     Arrival(u32),
     /// The earliest frame on a reordering link enters the node at its end.
     Overtaking(u32),
+    /// A port that waited for its link or for its next opportunity to deliver looks again.
+    Wake(u32),
     /// A shared medium chooses who sends next, after everything else at this time has asked.
     Grant(u32),
 }
 
-const EVENT_BITS: u32 = 24;
-const INDEX_BITS: u32 = EVENT_BITS - 2;
+const EVENT_BITS: u32 = 25;
+const INDEX_BITS: u32 = EVENT_BITS - 3;
 /// Largest number of ports and media that fit into an event.
 pub(crate) const MOST_PORTS: usize = 1 << INDEX_BITS;
 const SEQUENCE_MASK: u64 = (1 << (64 - EVENT_BITS)) - 1;
@@ -30,17 +32,19 @@ impl Event {
             Self::Arrival(port) => (1, port),
             Self::Overtaking(port) => (2, port),
             Self::Grant(medium) => (3, medium),
+            Self::Wake(port) => (4, port),
         };
         kind << INDEX_BITS | u64::from(index)
     }
 
     fn decode(key: u128) -> Self {
         let index = key as u32 & ((1 << INDEX_BITS) - 1);
-        match (key as u32 >> INDEX_BITS) & 3 {
+        match (key as u32 >> INDEX_BITS) & 7 {
             0 => Self::TransmissionEnd(index),
             1 => Self::Arrival(index),
             2 => Self::Overtaking(index),
-            _ => Self::Grant(index),
+            3 => Self::Grant(index),
+            _ => Self::Wake(index),
         }
     }
 }

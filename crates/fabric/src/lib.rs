@@ -16,12 +16,13 @@ mod groups;
 mod impairment;
 pub mod l2;
 mod medium;
+mod opportunities;
 mod port;
 mod queues;
 mod slab;
 mod wiring;
 
-pub use change::Change;
+pub use change::{Change, Conditions};
 pub use draws::{Chance, Draws, StreamName};
 pub use fabric::{Fabric, Switching};
 pub use frame::{DropReason, Frame, NO_LEAF, NO_STREAM, Route, Sink};

@@ -3,6 +3,7 @@
 use crate::draws::Draws;
 use crate::frame::DropReason;
 use crate::impairment::Rules;
+use crate::opportunities::Opportunities;
 use crate::queues::Queues;
 use crate::slab::{List, NONE};
 use crate::wiring::Wiring;
@@ -41,6 +42,12 @@ pub(crate) struct PortState {
     /// The link was down during the transmission.
     pub(crate) spoiled: bool,
     pub(crate) down: bool,
+    /// Frames wait while the link carries nothing.
+    pub(crate) held: bool,
+    /// Delivery opportunities in place of a rate.
+    pub(crate) opportunities: Option<Box<Opportunities>>,
+    /// When the port looks again, `u64::MAX` while it does not wait for its link.
+    pub(crate) wakes: u64,
     /// Way out of a shared segment: frames pass without queue and without a second serialisation.
     pub(crate) passes: bool,
     /// Waits for its medium.
@@ -82,6 +89,12 @@ impl PortState {
             sending_since: 0,
             spoiled: false,
             down: false,
+            held: false,
+            opportunities: port
+                .trace
+                .clone()
+                .map(|trace| Box::new(Opportunities::new(trace))),
+            wakes: u64::MAX,
             passes: network.nodes[port.node.index()].kind == NodeKind::Segment,
             requested: false,
             medium: port.medium.map_or(NONE, |medium| medium.0),
@@ -99,17 +112,26 @@ impl PortState {
             switching_draws: wiring.switching_names[id.index()].draws(seed),
             counters: PortCounters::default(),
         };
-        state.impair(&port.impairments, wiring, id, seed);
+        state.impair(&port.impairments, wiring, id, seed, 0);
         state
     }
 
     /// Sets the conditions of the link; a rule that was there goes on in its random streams.
-    pub(crate) fn impair(&mut self, impairments: &Impairments, wiring: &Wiring, id: PortId, seed: u64) {
+    pub(crate) fn impair(
+        &mut self,
+        impairments: &Impairments,
+        wiring: &Wiring,
+        id: PortId,
+        seed: u64,
+        now: u64,
+    ) {
+        self.held = impairments.held;
         self.reorders = impairments.jitter.as_ref().is_some_and(|jitter| jitter.reorder);
         match &mut self.rules {
-            Some(rules) => rules.change(impairments),
+            Some(rules) => rules.change(impairments, now),
             None => {
-                let rules = Rules::new(impairments, &wiring.rule_names[id.index()], seed);
+                let mut rules = Rules::new(&Impairments::default(), &wiring.rule_names[id.index()], seed);
+                rules.change(impairments, now);
                 self.rules = (!rules.are_none()).then(|| Box::new(rules));
             }
         }
@@ -123,20 +145,48 @@ impl PortState {
         self.propagation = port.propagation.0;
         (self.sending, self.sending_since) = (NONE, 0);
         (self.spoiled, self.down, self.requested) = (false, false, false);
+        self.buffer = port.buffer_bytes;
+        self.wakes = u64::MAX;
+        if let Some(opportunities) = &mut self.opportunities {
+            opportunities.clear();
+        }
         self.in_flight = List::EMPTY;
         self.overtaking.clear();
         (self.last_arrival, self.last_entry) = (0, 0);
         self.counters = PortCounters::default();
         self.switching_draws = wiring.switching_names[id.index()].draws(seed);
         if let Some(rules) = &mut self.rules {
+            rules.forget();
             rules.reseed(&wiring.rule_names[id.index()], seed);
         }
-        self.impair(&port.impairments, wiring, id, seed);
+        self.impair(&port.impairments, wiring, id, seed, 0);
     }
 
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.sending == NONE && self.queues.is_empty()
+    }
+
+    /// May a frame have to wait although the port is idle?
+    #[inline]
+    pub(crate) fn is_gated(&self) -> bool {
+        self.held || self.opportunities.is_some()
+    }
+
+    /// Until when the port holds its frames back, if it does: `u64::MAX` while nobody knows.
+    pub(crate) fn held_until(&mut self, now: u64) -> Option<u64> {
+        if !self.held {
+            return None;
+        }
+        if self.down {
+            return Some(u64::MAX);
+        }
+        let since = if self.sending == NONE {
+            now
+        } else {
+            self.sending_since
+        };
+        self.rules.as_mut().and_then(|rules| rules.out_until(since, now))
     }
 
     #[inline]

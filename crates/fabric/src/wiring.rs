@@ -54,7 +54,11 @@ impl Wiring {
             children: Vec::new(),
             roots: Vec::new(),
             spanning: spanning_tree(network),
-            rule_names: names.iter().map(|name| RuleNames::new(name)).collect(),
+            rule_names: names
+                .iter()
+                .enumerate()
+                .map(|(port, name)| RuleNames::new(name, &names[port & !1]))
+                .collect(),
             switching_names: names
                 .iter()
                 .map(|name| StreamName::new(name, "switching"))

@@ -294,10 +294,13 @@ pub struct EventPlan {
     pub rate_bps: Option<u64>,
     #[serde(default)]
     pub delay_ns: Option<u64>,
-    /// Replaces all impairments of the port but its outages.
+    /// Room of each egress queue; none of the frames that wait is thrown out.
+    #[serde(default)]
+    pub buffer_bytes: Option<u64>,
+    /// Replaces all impairments of the port, its outages included.
     #[serde(default)]
     pub impairments: Option<ImpairmentsDecl>,
-    /// False: carries nothing from now on. True: carries again. Concerns both directions of the link.
+    /// False: carries nothing from now on. True: carries again.
     #[serde(default)]
     pub up: Option<bool>,
 }

@@ -142,7 +142,8 @@ impl Run {
             &self.prepared.plan,
             conditions::for_preflight(&self.prepared.network),
         );
-        let result = preflight::check(plan, &network, &self.nodes, &self.stage);
+        let unprobed = conditions::unprobed(&self.prepared.network, &self.prepared.changes);
+        let result = preflight::check(plan, &network, &unprobed, &self.nodes, &self.stage);
         self.times.preflight_ns = clock::monotonic() - begun;
         self.preflight = result?;
         if let Some(bad) = self.preflight.iter().find(|check| !check.ok) {

@@ -3,6 +3,7 @@
 //! All times are nanoseconds, all rates bit/s, all frame sizes bytes on the wire.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A whole network with its streams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct Declaration {
     /// Best effort that nobody declared is assumed on every port with frames up to this size (timing.md: one maximum frame).
     #[serde(default = "default_best_effort")]
     pub best_effort_frame_bytes: u32,
+    /// Delivery opportunities in milliseconds by name, see [`crate::Trace`]; directions of links refer to them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub traces: BTreeMap<String, Vec<u64>>,
 }
 
 fn default_best_effort() -> u32 {
@@ -70,6 +74,9 @@ pub struct DirectionDecl {
     pub buffer_bytes: u64,
     #[serde(default)]
     pub impairments: ImpairmentsDecl,
+    /// Name of the trace whose opportunities take the place of the rate (which then is for figures only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,6 +110,32 @@ pub struct ImpairmentsDecl {
     /// Times in which the link carries nothing: `[from, to)` in ns since the start of the run.
     #[serde(default)]
     pub outages: Vec<(u64, u64)>,
+    /// Times at random in which the link carries nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disconnections: Option<DisconnectionsDecl>,
+    /// While the link carries nothing (outage, disconnection, set down), frames wait instead of being sent into nothing. The
+    /// frame in transmission is lost in either case.
+    #[serde(default)]
+    pub held: bool,
+}
+
+/// The link is up and down in turns, up first. Both directions of a link draw from one stream, named after the link: with the
+/// same parameters they are down at the same times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DisconnectionsDecl {
+    pub mean_up_ns: u64,
+    pub mean_down_ns: u64,
+    pub distribution: DisconnectionDistribution,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DisconnectionDistribution {
+    /// Every time is drawn from an exponential distribution with its mean.
+    Exponential,
+    /// Every time is its mean.
+    Fixed,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ pub mod declaration;
 pub mod ids;
 pub mod network;
 pub mod routes;
+mod trace;
 pub mod units;
 
 pub use compile::{CompileError, CompileErrors, compile, compile_conditions};
@@ -17,4 +18,5 @@ pub use network::{
     Arrival, Discipline, Hop, Impairments, Leaf, Link, Network, Node, NodeKind, Port, Release, Role, Stream,
     Tree,
 };
+pub use trace::Trace;
 pub use units::{Class, Rate, Span, Time, WireBytes};

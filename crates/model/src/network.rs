@@ -1,8 +1,9 @@
 //! The compiled network: immutable, dense, the one thing that bounds, simulator and emulator all read.
 
-use crate::declaration::{JitterDecl, JitterDistribution, LossDecl};
+use crate::declaration::{DisconnectionsDecl, JitterDecl, JitterDistribution, LossDecl};
 use crate::ids::{LinkId, MediumId, NodeId, PortId, StreamId};
 use crate::routes::Routes;
+use crate::trace::Trace;
 use crate::units::{Class, Rate, Span, Time, WireBytes};
 use serde::Serialize;
 
@@ -66,6 +67,8 @@ pub struct Port {
     /// Wire bytes that may wait in the queue of each class (the frame in transmission does not count).
     pub buffer_bytes: u64,
     pub impairments: Impairments,
+    /// Delivery opportunities in place of the rate.
+    pub trace: Option<Trace>,
     /// The transmission resource it shares, if any.
     pub medium: Option<MediumId>,
 }
@@ -88,13 +91,21 @@ pub struct Impairments {
     pub duplication: f64,
     /// Sorted, disjoint `[from, to)`.
     pub outages: Vec<(Time, Time)>,
+    pub disconnections: Option<DisconnectionsDecl>,
+    /// Frames wait while the link carries nothing.
+    pub held: bool,
 }
 
 impl Impairments {
     /// Can a frame be lost, damaged, or doubled here?
     #[must_use]
     pub fn is_lossy(&self) -> bool {
-        self.loss.is_some() || self.corruption > 0.0 || self.duplication > 0.0 || !self.outages.is_empty()
+        self.loss.is_some() || self.corruption > 0.0 || self.duplication > 0.0 || self.is_interrupted()
+    }
+    /// Does the link carry nothing at times?
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        !self.outages.is_empty() || self.disconnections.is_some()
     }
     /// Greatest delay that jitter can add; every distribution is truncated, so there always is one.
     #[must_use]

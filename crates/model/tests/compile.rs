@@ -23,6 +23,7 @@ fn direction() -> DirectionDecl {
         queue: QueueDecl::StrictPriority,
         buffer_bytes: 262_144,
         impairments: ImpairmentsDecl::default(),
+        trace: None,
     }
 }
 
@@ -76,6 +77,7 @@ fn declaration() -> Declaration {
         ],
         streams: vec![stream("alpha", "h1", &["h2", "h3"])],
         best_effort_frame_bytes: 1538,
+        traces: std::collections::BTreeMap::new(),
     }
 }
 

@@ -91,7 +91,7 @@ impl Network {
     fn search(&self, py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
         let options: SearchOptions = serde_json::from_str(options).map_err(invalid)?;
         let total = options.evaluations.max(1) as f64;
-        let options = options.resolve();
+        let options = options.resolve(&self.model).map_err(invalid)?;
         let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let mut raised = None;
         // Python's signal handlers run in its main thread only: that one waits here and looks, others search.

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use timebound_fabric::Change;
+use timebound_fabric::{Change, Conditions};
 use timebound_model::declaration::ImpairmentsDecl;
-use timebound_model::{CompileErrors, Network, PortId, Rate, Span, StreamId, Time, compile_conditions};
+use timebound_model::{Network, PortId, Span, StreamId, Time};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,60 +33,51 @@ pub(crate) struct SimulateOptions {
     duration_ns: u64,
     warmup_ns: u64,
     seed: u64,
-    schedule: Vec<Conditions>,
+    schedule: Vec<ChangeOptions>,
 }
 
 /// A change of one direction of a link; `port` is twice the link's position, plus one for the backward direction.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Conditions {
+struct ChangeOptions {
     at_ns: u64,
     port: u32,
     rate_bps: Option<u64>,
     delay_ns: Option<u64>,
+    buffer_bytes: Option<u64>,
     impairments: Option<ImpairmentsDecl>,
     up: Option<bool>,
 }
 
-impl SimulateOptions {
-    pub(crate) fn resolve(self, network: &Network) -> Result<timebound_sim::Options, CompileErrors> {
-        let mut schedule = Vec::new();
-        for entry in self.schedule {
-            let port = PortId(entry.port);
-            let at = Time(entry.at_ns);
-            if let Some(rate) = entry.rate_bps {
-                schedule.push((at, Change::Rate(port, Rate(rate.max(1)))));
-            }
-            if let Some(delay) = entry.delay_ns {
-                schedule.push((at, Change::Propagation(port, Span(delay))));
-            }
-            if let Some(decl) = &entry.impairments {
-                schedule.push((
-                    at,
-                    Change::Impairments(port, compile_conditions(decl, "schedule")?),
-                ));
-            }
-            let link = network.ports[port.index()].link;
-            // Up and down belong to the link: said once, by its forward direction.
-            match entry.up {
-                Some(up) if port.0.is_multiple_of(2) => {
-                    schedule.push((
-                        at,
-                        if up {
-                            Change::LinkUp(link)
-                        } else {
-                            Change::LinkDown(link)
-                        },
-                    ));
-                }
-                _ => {}
-            }
+/// The changes of a schedule, in its order.
+fn changes(schedule: &[ChangeOptions], network: &Network) -> Result<Vec<(Time, Change)>, String> {
+    let mut changes = Vec::new();
+    for entry in schedule {
+        if entry.port as usize >= network.ports.len() {
+            return Err(format!("schedule: no port {}", entry.port));
         }
+        let conditions = Conditions {
+            rate_bps: entry.rate_bps,
+            delay_ns: entry.delay_ns,
+            buffer_bytes: entry.buffer_bytes,
+            impairments: entry.impairments.as_ref(),
+            up: entry.up,
+        };
+        let found = conditions
+            .changes(PortId(entry.port), "schedule")
+            .map_err(|errors| errors.to_string())?;
+        changes.extend(found.into_iter().map(|change| (Time(entry.at_ns), change)));
+    }
+    Ok(changes)
+}
+
+impl SimulateOptions {
+    pub(crate) fn resolve(self, network: &Network) -> Result<timebound_sim::Options, String> {
         Ok(timebound_sim::Options {
             duration: Span(self.duration_ns),
             warmup: Span(self.warmup_ns),
             seed: self.seed,
-            schedule,
+            schedule: changes(&self.schedule, network)?,
             ..Default::default()
         })
     }
@@ -97,16 +88,19 @@ impl SimulateOptions {
 pub(crate) struct SearchOptions {
     pub(crate) evaluations: u64,
     seed: u64,
+    #[serde(default)]
+    schedule: Vec<ChangeOptions>,
 }
 
 impl SearchOptions {
     /// On all cores: what is found does not depend on how many there are.
-    pub(crate) fn resolve(self) -> timebound_sim::SearchOptions {
+    pub(crate) fn resolve(self, network: &Network) -> Result<timebound_sim::SearchOptions, String> {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        timebound_sim::SearchOptions {
+        Ok(timebound_sim::SearchOptions {
             evaluations: self.evaluations,
             seed: self.seed,
             threads,
-        }
+            schedule: changes(&self.schedule, network)?,
+        })
     }
 }

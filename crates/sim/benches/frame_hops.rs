@@ -30,6 +30,7 @@ fn link(a: String, b: String, rate_bps: u64) -> LinkDecl {
         queue: QueueDecl::StrictPriority,
         buffer_bytes: 1 << 20,
         impairments: ImpairmentsDecl::default(),
+        trace: None,
     };
     LinkDecl {
         a,
@@ -71,6 +72,7 @@ fn network(nodes: Vec<NodeDecl>, links: Vec<LinkDecl>, streams: Vec<StreamDecl>)
         links,
         streams,
         best_effort_frame_bytes: 1538,
+        traces: std::collections::BTreeMap::new(),
     };
     Arc::new(compile(&declaration).expect("a valid network"))
 }
@@ -193,6 +195,7 @@ fn main() {
             evaluations: 2_000,
             seed: 1,
             threads: 1,
+            schedule: Vec::new(),
         };
         let start = Instant::now();
         let found = search(&network, &options);

@@ -179,6 +179,7 @@ mod tests {
                 duplication: 0.1,
                 ..ImpairmentsDecl::default()
             },
+            trace: None,
         };
         let (a, b) = ("a".to_owned(), "b".to_owned());
         let link = LinkDecl {
@@ -208,6 +209,7 @@ mod tests {
             links: vec![link],
             streams: vec![stream],
             best_effort_frame_bytes: 1538,
+            traces: std::collections::BTreeMap::new(),
         };
         let network = Arc::new(compile(&declaration).unwrap());
         let mut run = Run::new(&network, &Options::default(), Time(0));

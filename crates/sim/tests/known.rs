@@ -14,6 +14,7 @@ fn worst(network: &std::sync::Arc<Network>, name: &str, evaluations: u64) -> u64
             evaluations,
             seed: 1,
             threads: 1,
+            schedule: Vec::new(),
         },
     );
     let stream = network.stream(name).unwrap();
@@ -92,6 +93,7 @@ fn star_of_ten_sources() {
             evaluations: 1_000,
             seed: 1,
             threads: 1,
+            schedule: Vec::new(),
         },
     );
     assert!(

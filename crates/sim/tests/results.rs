@@ -109,6 +109,7 @@ fn a_search_does_not_depend_on_the_threads() {
                 evaluations: 400,
                 seed: 3,
                 threads,
+                schedule: Vec::new(),
             },
         )
     };
@@ -138,6 +139,7 @@ fn a_search_finds_more_than_a_long_simulation() {
             evaluations: 2_000,
             seed: 1,
             threads: 1,
+            schedule: Vec::new(),
         },
     );
     for worst in &found.worst {
@@ -165,6 +167,7 @@ fn a_search_that_breaks_off_keeps_what_it_found() {
             evaluations: 1 << 40,
             seed: 3,
             threads: 2,
+            schedule: Vec::new(),
         },
         &stop,
     );
@@ -309,7 +312,9 @@ proptest! {
         for stream in &outcome.streams {
             prop_assert!(stream.leaves.iter().all(|leaf| leaf.received + leaf.lost == stream.released));
         }
-        let found = search(&network, &SearchOptions { evaluations: 20, seed, threads: 1 });
+        let found = search(&network, &SearchOptions { evaluations: 20, seed, threads: 1,
+schedule: Vec::new(),
+});
         prop_assert_eq!(found.worst.len(), outcome.streams.iter().map(|s| s.leaves.len()).sum::<usize>());
     }
 }

@@ -26,6 +26,7 @@ pub fn direction(rate_bps: u64, delay_ns: u64) -> DirectionDecl {
         queue: QueueDecl::StrictPriority,
         buffer_bytes: 1 << 40,
         impairments: ImpairmentsDecl::default(),
+        trace: None,
     }
 }
 
@@ -44,6 +45,7 @@ impl Builder {
             links: Vec::new(),
             streams: Vec::new(),
             best_effort_frame_bytes: 1,
+            traces: std::collections::BTreeMap::new(),
         };
         Self {
             declaration,

@@ -1,6 +1,7 @@
 //! The machine: frames and time in, deliveries and drops out.
 
 mod forwarding;
+mod gate;
 mod transmission;
 
 use crate::change::Change;
@@ -194,7 +195,7 @@ impl Fabric {
     fn enter<S: Sink>(&mut self, now: u64, sink: &mut S) {
         if self.changes.front().is_some_and(|change| change.0 <= now) {
             if let Some((_, change)) = self.changes.pop_front() {
-                self.apply(&change);
+                self.apply(now, &change, sink);
             }
         } else if let Some((_, host, frame)) = self.ingress.pop_front() {
             let index = self.slab.insert(frame, NONE, false);
@@ -206,12 +207,14 @@ impl Fabric {
         }
     }
 
-    fn apply(&mut self, change: &Change) {
+    fn apply<S: Sink>(&mut self, now: u64, change: &Change, sink: &mut S) {
         match change {
             Change::Impairments(port, impairments) => {
-                self.ports[port.index()].impair(impairments, &self.wiring, *port, self.seed);
+                self.ports[port.index()].impair(impairments, &self.wiring, *port, self.seed, now);
+                self.look_again(now, port.0, sink);
             }
             Change::Rate(port, rate) => self.ports[port.index()].rate = *rate,
+            Change::Buffer(port, bytes) => self.ports[port.index()].buffer = *bytes,
             Change::Propagation(port, span) => self.ports[port.index()].propagation = span.0,
             Change::Join(group, host) => {
                 self.join(*group, *host);
@@ -221,10 +224,12 @@ impl Fabric {
             }
             Change::LinkUp(link) | Change::LinkDown(link) => {
                 let down = matches!(change, Change::LinkDown(_));
-                for port in &mut self.ports[link.index() * 2..link.index() * 2 + 2] {
-                    port.down = down;
-                    port.spoiled |= down;
+                for port in [link.0 * 2, link.0 * 2 + 1] {
+                    self.connect(now, port, !down, sink);
                 }
+            }
+            Change::PortUp(port) | Change::PortDown(port) => {
+                self.connect(now, port.0, matches!(change, Change::PortUp(_)), sink);
             }
         }
     }
@@ -249,12 +254,8 @@ impl Fabric {
                     self.arrive(now, port, index, sink);
                 }
             }
-            Event::Grant(medium) => {
-                if let Some(port) = self.media[medium as usize].grant() {
-                    self.ports[port as usize].requested = false;
-                    self.start_transmission(now, port);
-                }
-            }
+            Event::Grant(medium) => self.grant(now, medium),
+            Event::Wake(port) => self.wake(now, port, sink),
         }
     }
 

@@ -14,19 +14,24 @@ impl Fabric {
         if state.passes {
             return self.pass(now, port, index, sink);
         }
+        if state.opportunities.is_some() {
+            // What is due was due before this frame came.
+            self.deliver(now, port, sink);
+        }
+        let state = &mut self.ports[port as usize];
         let frame = &self.slab.get(index).frame;
         let (class, wire) = (frame.class.0, frame.wire.0);
         // A frame that need not wait behind another takes no buffer.
         if !state.is_idle() && !state.has_room(class, wire) {
             return self.drop(now, Some(port), index, DropReason::Buffer, sink);
         }
-        if state.is_idle() && state.medium == NONE {
+        if state.is_idle() && state.medium == NONE && !state.is_gated() {
             return self.send(now, port, index);
         }
         state.queues.push(&mut self.slab, index);
         state.count_queued(wire);
         if state.sending == NONE && !state.requested {
-            self.request_medium(now, port);
+            self.serve(now, port);
         }
     }
 
@@ -67,7 +72,7 @@ impl Fabric {
         let waits = !self.ports[port as usize].queues.is_empty();
         if medium == NONE {
             if waits {
-                self.start_transmission(now, port);
+                self.serve(now, port);
             }
             return;
         }
@@ -75,7 +80,7 @@ impl Fabric {
             self.events.push(now, LAST, Event::Grant(medium));
         }
         if waits {
-            self.request_medium(now, port);
+            self.serve(now, port);
         }
     }
 
@@ -150,6 +155,8 @@ impl Fabric {
         entry.sequence = sequence;
         if state.reorders {
             entry.time = now + delay + extra;
+            // Should the link keep order again, it keeps it to these as well.
+            state.last_entry = state.last_entry.max(entry.time);
             state.overtaking.push(Reverse((entry.time, sequence, index)));
             self.events.push(entry.time, sequence, Event::Overtaking(port));
             return;

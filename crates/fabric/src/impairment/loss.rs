@@ -32,6 +32,16 @@ impl Loss {
         }
     }
 
+    /// In the state of the rule that it replaces: a bad link stays bad until its own chance to turn.
+    pub(super) fn after(mut self, before: Option<&Self>) -> Self {
+        if let (Self::GilbertElliott { bad, .. }, Some(Self::GilbertElliott { bad: was, .. })) =
+            (&mut self, before)
+        {
+            *bad = *was;
+        }
+        self
+    }
+
     /// Gilbert-Elliott: first the state may change, then the frame is lost with the state's probability (two draws).
     pub(super) fn judge(&mut self, draws: &mut Draws) -> Verdict {
         let lost = match self {

@@ -4,6 +4,7 @@
 //! the other rules said: the n-th verdict of a rule depends on the seed and on n alone, never on the other conditions.
 
 mod corruption;
+mod disconnection;
 mod duplication;
 mod jitter;
 mod loss;
@@ -12,6 +13,7 @@ mod outage;
 use crate::draws::{Draws, StreamName};
 use crate::frame::DropReason;
 use corruption::Corruption;
+use disconnection::Disconnections;
 use duplication::Duplication;
 use jitter::Jitter;
 use loss::Loss;
@@ -44,6 +46,7 @@ pub(crate) struct Outcome {
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     outage: Option<Outage>,
+    disconnections: Option<Disconnections>,
     loss: Option<Loss>,
     corruption: Option<Corruption>,
     duplication: Option<Duplication>,
@@ -57,6 +60,7 @@ struct RuleDraws {
     corruption: Draws,
     duplication: Draws,
     jitter: Draws,
+    disconnections: Draws,
 }
 
 impl RuleDraws {
@@ -66,6 +70,7 @@ impl RuleDraws {
             corruption: names.corruption.draws(seed),
             duplication: names.duplication.draws(seed),
             jitter: names.jitter.draws(seed),
+            disconnections: names.disconnections.draws(seed),
         }
     }
 }
@@ -77,15 +82,19 @@ pub(crate) struct RuleNames {
     corruption: StreamName,
     duplication: StreamName,
     jitter: StreamName,
+    disconnections: StreamName,
 }
 
 impl RuleNames {
-    pub(crate) fn new(link: &str) -> Self {
+    /// Of the direction named `way` of the link named `link`.
+    pub(crate) fn new(way: &str, link: &str) -> Self {
         Self {
-            loss: StreamName::new(link, "loss"),
-            corruption: StreamName::new(link, "corruption"),
-            duplication: StreamName::new(link, "duplication"),
-            jitter: StreamName::new(link, "jitter"),
+            loss: StreamName::new(way, "loss"),
+            corruption: StreamName::new(way, "corruption"),
+            duplication: StreamName::new(way, "duplication"),
+            jitter: StreamName::new(way, "jitter"),
+            // Both directions draw the same: a link is disconnected as a whole.
+            disconnections: StreamName::new(link, "disconnections"),
         }
     }
 }
@@ -94,13 +103,14 @@ impl Rules {
     pub(crate) fn new(impairments: &Impairments, names: &RuleNames, seed: u64) -> Self {
         let mut rules = Self {
             outage: None,
+            disconnections: None,
             loss: None,
             corruption: None,
             duplication: None,
             jitter: None,
             draws: RuleDraws::new(names, seed),
         };
-        rules.change(impairments);
+        rules.change(impairments, 0);
         rules
     }
 
@@ -109,10 +119,22 @@ impl Rules {
         self.draws = RuleDraws::new(names, seed);
     }
 
-    /// Other conditions from now on; the random streams go on where they are.
-    pub(crate) fn change(&mut self, impairments: &Impairments) {
+    /// Other conditions from `now` on; the random streams go on where they are, a rule that stays keeps its state.
+    pub(crate) fn change(&mut self, impairments: &Impairments, now: u64) {
+        if let Some(rule) = &mut self.disconnections {
+            rule.draw(now, now, &mut self.draws.disconnections);
+        }
+        let same = |rule: &Disconnections| impairments.disconnections.is_some_and(|decl| rule.is(&decl));
+        if !self.disconnections.as_ref().is_some_and(same) {
+            self.disconnections = impairments
+                .disconnections
+                .map(|decl| Disconnections::new(decl, now));
+        }
         self.outage = Outage::new(&impairments.outages);
-        self.loss = impairments.loss.as_ref().map(Loss::new);
+        self.loss = impairments
+            .loss
+            .as_ref()
+            .map(|decl| Loss::new(decl).after(self.loss.as_ref()));
         self.corruption = Corruption::new(impairments.corruption, impairments.corruption_drops);
         self.duplication = Duplication::new(impairments.duplication);
         self.jitter = impairments
@@ -121,12 +143,30 @@ impl Rules {
             .map(|jitter| Jitter::new(&jitter.distribution));
     }
 
+    /// Back to before the first frame: nothing of a rule's state is kept.
+    pub(crate) fn forget(&mut self) {
+        self.disconnections = None;
+        self.loss = None;
+    }
+
     pub(crate) fn are_none(&self) -> bool {
         self.outage.is_none()
+            && self.disconnections.is_none()
             && self.loss.is_none()
             && self.corruption.is_none()
             && self.duplication.is_none()
             && self.jitter.is_none()
+    }
+
+    /// Until when the link carries nothing, if it does so at `now`; the frame under way began at `since` (or `now`).
+    pub(crate) fn out_until(&mut self, since: u64, now: u64) -> Option<u64> {
+        let outage = self.outage.as_ref().and_then(|rule| rule.until(now));
+        let draws = &mut self.draws.disconnections;
+        let random = self
+            .disconnections
+            .as_mut()
+            .and_then(|rule| rule.until(since, now, draws));
+        outage.max(random)
     }
 
     /// For a frame sent from `started` to `ended`.
@@ -134,6 +174,9 @@ impl Rules {
         let draws = &mut self.draws;
         let verdicts = [
             self.outage.as_mut().map(|rule| rule.judge(started, ended)),
+            self.disconnections
+                .as_mut()
+                .map(|rule| rule.judge(started, ended, &mut draws.disconnections)),
             self.loss.as_mut().map(|rule| rule.judge(&mut draws.loss)),
             self.corruption
                 .as_ref()
@@ -162,7 +205,8 @@ impl Rules {
 /// of this seed gives (as long as no change replaces the rule).
 #[must_use]
 pub fn loss_verdicts(network: &Network, seed: u64, port: PortId, count: usize) -> Vec<bool> {
-    let names = RuleNames::new(&crate::wiring::link_name(network, port));
+    let name = crate::wiring::link_name(network, port);
+    let names = RuleNames::new(&name, &name);
     let mut rules = Rules::new(&network.ports[port.index()].impairments, &names, seed);
     let Some(loss) = rules.loss.as_mut() else {
         return vec![false; count];
@@ -191,7 +235,7 @@ mod tests {
             outages: vec![(timebound_model::Time(10), timebound_model::Time(40))],
             ..Impairments::default()
         };
-        let names = RuleNames::new("a->b");
+        let names = RuleNames::new("a->b", "a->b");
         let (mut one, mut other) = (Rules::new(&plain, &names, 3), Rules::new(&crowded, &names, 3));
         for frame in 0..200u64 {
             let lost = one.judge(frame, frame + 1).dropped.is_some();

@@ -20,6 +20,16 @@ impl Outage {
         })
     }
 
+    /// The end of the window in which `now` lies.
+    pub(super) fn until(&self, now: u64) -> Option<u64> {
+        let around = |window: &&(Time, Time)| (window.0.0..window.1.0).contains(&now);
+        let ahead = self.windows[self.next..].iter();
+        ahead
+            .take_while(|window| window.0.0 <= now)
+            .find(around)
+            .map(|window| window.1.0)
+    }
+
     pub(super) fn judge(&mut self, started: u64, ended: u64) -> Verdict {
         while self
             .windows

@@ -35,6 +35,7 @@ pub(crate) fn direction(rate_bps: u64, delay_ns: u64) -> DirectionDecl {
         queue: QueueDecl::StrictPriority,
         buffer_bytes: 1 << 30,
         impairments: ImpairmentsDecl::default(),
+        trace: None,
     }
 }
 
@@ -80,6 +81,7 @@ pub(crate) fn network(nodes: Vec<NodeDecl>, links: Vec<LinkDecl>, streams: Vec<S
         links,
         streams,
         best_effort_frame_bytes: 1538,
+        traces: std::collections::BTreeMap::new(),
     };
     Arc::new(compile(&declaration).expect("a valid network"))
 }

@@ -57,6 +57,8 @@ fn impairments(draws: &mut Draws) -> ImpairmentsDecl {
         } else {
             Vec::new()
         },
+        disconnections: None,
+        held: false,
     }
 }
 
@@ -78,6 +80,7 @@ fn direction(draws: &mut Draws, impaired: bool) -> DirectionDecl {
         } else {
             ImpairmentsDecl::default()
         },
+        trace: None,
     }
 }
 

@@ -43,6 +43,7 @@ const DEVIATIONS: f64 = 3.891;
 pub(crate) fn check(
     plan: &Plan,
     network: &Arc<Network>,
+    unprobed: &[String],
     nodes: &Nodes,
     stage: &Stage,
 ) -> Result<Vec<Check>, Failure> {
@@ -96,6 +97,7 @@ pub(crate) fn check(
             .map(|port| loss_line(network, *port, replayed.sent_by(*port), &log)),
     );
     lines.push(coverage_line(network, &coverable, &covered));
+    lines.extend(unprobed_line(unprobed));
     Ok(lines)
 }
 
@@ -315,6 +317,18 @@ fn coverage_line(network: &Network, coverable: &BTreeSet<PortId>, covered: &BTre
         measured,
         true,
     )
+}
+
+/// Conditions of the run that the probes did not meet: said, not refused.
+fn unprobed_line(unprobed: &[String]) -> Option<Check> {
+    let first = unprobed[..unprobed.len().min(5)].join(", ");
+    let measured = match unprobed.len() {
+        0 => return None,
+        1..=5 => format!("not probed: {first}"),
+        all => format!("not probed: {first} and {} more", all - 5),
+    };
+    let expected = "conditions that only time brings (the replay of the run shows them)".to_owned();
+    Some(line("not probed", expected, measured, true))
 }
 
 /// A TCP connection over one path without losses carries data intact.

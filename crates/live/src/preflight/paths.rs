@@ -74,12 +74,17 @@ impl Route {
                 least += node.switching_min.0;
                 greatest += node.switching_max.0;
             }
-            let transmission = match node.kind {
-                NodeKind::Segment => 0,
-                _ => port.rate.transmission_time(WireBytes(wire)).0,
+            let (fastest, slowest) = match (node.kind, &port.trace) {
+                (NodeKind::Segment, _) => (0, 0),
+                // By the moment at which it comes.
+                (_, Some(trace)) => (1, trace.greatest_wait(WireBytes(wire)).0),
+                (_, None) => {
+                    let transmission = port.rate.transmission_time(WireBytes(wire)).0;
+                    (transmission, transmission)
+                }
             };
-            least += transmission + port.propagation.0;
-            greatest += transmission + port.propagation.0 + port.impairments.greatest_jitter().0;
+            least += fastest + port.propagation.0;
+            greatest += slowest + port.propagation.0 + port.impairments.greatest_jitter().0;
         }
         (least, greatest)
     }

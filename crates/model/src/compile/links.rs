@@ -2,10 +2,11 @@
 
 use super::{Checker, CompileErrors, Names};
 use crate::declaration::{
-    Declaration, DirectionDecl, ImpairmentsDecl, JitterDistribution, LossDecl, QueueDecl,
+    Declaration, DirectionDecl, DisconnectionsDecl, ImpairmentsDecl, JitterDistribution, LossDecl, QueueDecl,
 };
 use crate::ids::{LinkId, MediumId, NodeId, PortId};
 use crate::network::{Discipline, Impairments, Link, Node, NodeKind, Port};
+use crate::trace::Trace;
 use crate::units::{Rate, Time};
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ pub(super) fn compile_links(
 ) -> (Vec<Link>, Vec<Port>, u32) {
     let mut links = Vec::with_capacity(declaration.links.len());
     let mut ports = Vec::with_capacity(declaration.links.len() * 2);
+    let traces = compile_traces(&declaration.traces, check);
     let mut media = 0u32;
     let mut segment_medium: BTreeMap<NodeId, MediumId> = BTreeMap::new();
     for (index, link) in declaration.links.iter().enumerate() {
@@ -76,6 +78,7 @@ pub(super) fn compile_links(
             back,
             id,
             medium,
+            &traces,
             check,
         ));
         ports.push(compile_port(
@@ -85,6 +88,7 @@ pub(super) fn compile_links(
             out,
             id,
             medium,
+            &traces,
             check,
         ));
         nodes[a.index()].ports.push(out);
@@ -98,6 +102,53 @@ pub(super) fn compile_links(
     (links, ports, media)
 }
 
+fn compile_traces<'a>(
+    declared: &'a BTreeMap<String, Vec<u64>>,
+    check: &mut Checker,
+) -> BTreeMap<&'a str, Trace> {
+    let mut traces = BTreeMap::new();
+    for (name, millis) in declared {
+        match Trace::new(millis) {
+            Ok(trace) => {
+                traces.insert(name.as_str(), trace);
+            }
+            Err(message) => check.error(
+                format!("traces.{name}"),
+                message,
+                "write one time in milliseconds per line, in order, the last one above 0",
+            ),
+        }
+    }
+    traces
+}
+
+fn compile_trace(
+    name: Option<&str>,
+    path: &str,
+    medium: Option<MediumId>,
+    traces: &BTreeMap<&str, Trace>,
+    check: &mut Checker,
+) -> Option<Trace> {
+    let name = name?;
+    if medium.is_some() {
+        check.error(
+            format!("{path}.trace"),
+            "a trace on a shared or half-duplex medium",
+            "make the link full duplex: the two directions of a cellular link have a trace each",
+        );
+    }
+    let found = traces.get(name).cloned();
+    if found.is_none() {
+        check.error(
+            format!("{path}.trace"),
+            format!("unknown trace {name:?}"),
+            "declare it under traces",
+        );
+    }
+    found
+}
+
+#[expect(clippy::too_many_arguments, reason = "one port's parts; they are said once")]
 fn compile_port(
     direction: &DirectionDecl,
     path: &str,
@@ -105,6 +156,7 @@ fn compile_port(
     reverse: PortId,
     link: LinkId,
     medium: Option<MediumId>,
+    traces: &BTreeMap<&str, Trace>,
     check: &mut Checker,
 ) -> Port {
     if !RATES.contains(&direction.rate_bps) {
@@ -138,6 +190,7 @@ fn compile_port(
         discipline,
         buffer_bytes: direction.buffer_bytes,
         impairments: compile_impairments(&direction.impairments, &format!("{path}.impairments"), check),
+        trace: compile_trace(direction.trace.as_deref(), path, medium, traces, check),
         medium,
     }
 }
@@ -225,5 +278,33 @@ fn compile_impairments(decl: &ImpairmentsDecl, path: &str, check: &mut Checker) 
         corruption_drops: decl.corruption_drops,
         duplication: check.probability(&format!("{path}.duplication"), decl.duplication),
         outages,
+        disconnections: compile_disconnections(decl.disconnections, path, check),
+        held: decl.held,
     }
+}
+
+/// Shortest mean time of a disconnection: less than a frame takes has no meaning, and costs a draw each.
+const LEAST_TURN: u64 = 100_000;
+
+fn compile_disconnections(
+    decl: Option<DisconnectionsDecl>,
+    path: &str,
+    check: &mut Checker,
+) -> Option<DisconnectionsDecl> {
+    let decl = decl?;
+    for (part, nanos) in [
+        ("mean_up_ns", decl.mean_up_ns),
+        ("mean_down_ns", decl.mean_down_ns),
+    ] {
+        let path = format!("{path}.disconnections.{part}");
+        check.time(&path, nanos);
+        if nanos < LEAST_TURN {
+            check.error(
+                path,
+                "disconnections shorter than 100 us",
+                "state times from 100 us up",
+            );
+        }
+    }
+    Some(decl)
 }

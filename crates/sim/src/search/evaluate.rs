@@ -1,5 +1,6 @@
 //! Simulates one phasing and measures every stream in it; nothing is allocated again from one evaluation to the next.
 
+use super::moments::Moment;
 use super::phasing::{Phasing, Planned};
 use super::shape::Shape;
 use crate::source::{Released, Source};
@@ -64,6 +65,7 @@ pub(super) struct Evaluator<'a> {
     fabric: Fabric,
     sink: Worsts<'a>,
     planned: Vec<Planned>,
+    moment: Moment,
 }
 
 /// What an evaluation says about its target.
@@ -92,7 +94,13 @@ impl<'a> Evaluator<'a> {
             fabric: Fabric::new(Arc::clone(network), 0),
             sink,
             planned: Vec::new(),
+            moment: Moment::default(),
         }
+    }
+
+    /// Evaluations from now on run at this moment of the schedule.
+    pub(super) fn set_moment(&mut self, moment: Moment) {
+        self.moment = moment;
     }
 
     pub(super) fn into_worst(self) -> Vec<(u64, u64)> {
@@ -109,6 +117,13 @@ impl<'a> Evaluator<'a> {
         self.sink.passages.clear();
         self.fabric.reset(phasing.seed);
         self.fabric.set_switching(phasing.switching);
+        for change in &self.moment.before {
+            self.fabric.schedule(Time(0), change.clone());
+        }
+        // The changes come where the releases are aligned, so that frames wait and are under way.
+        for change in &self.moment.at {
+            self.fabric.schedule(Time(shape.base), change.clone());
+        }
         phasing.releases(shape, target, &mut self.planned);
         for &(at, _, mover, released) in &self.planned {
             let mover = &shape.movers[mover as usize];

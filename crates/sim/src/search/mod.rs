@@ -5,27 +5,32 @@
 //! evaluations and the seed, not on the number of threads.
 
 mod evaluate;
+mod moments;
 mod moves;
 mod phasing;
 mod shape;
 
 use evaluate::Evaluator;
+use moments::Moments;
 use moves::Climber;
 use serde::Serialize;
 use shape::Shape;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use timebound_model::{Network, NodeId, Span, StreamId};
+use timebound_fabric::Change;
+use timebound_model::{Network, NodeId, Span, StreamId, Time};
 
 /// How hard to search.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SearchOptions {
     /// Phasings to simulate; rounded up to whole chunks.
     pub evaluations: u64,
     pub seed: u64,
     /// Threads to use, at least one.
     pub threads: usize,
+    /// Conditions that change during a run: every chunk of evaluations runs at another moment of it, see [`Moments`].
+    pub schedule: Vec<(Time, Change)>,
 }
 
 impl Default for SearchOptions {
@@ -34,6 +39,7 @@ impl Default for SearchOptions {
             evaluations: 10_000,
             seed: 1,
             threads: 1,
+            schedule: Vec::new(),
         }
     }
 }
@@ -72,6 +78,7 @@ pub fn search_with(
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Found {
     let shape = Shape::new(network);
+    let moments = Moments::new(&options.schedule);
     let mut found = vec![(0, 0); shape.leaves];
     let (done, next, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     if !shape.targets.is_empty() {
@@ -85,6 +92,8 @@ pub fn search_with(
                 if index >= chunks {
                     break;
                 }
+                // Over the rounds every target meets every moment.
+                evaluator.set_moment(moments.of(index + index / shape.targets.len() as u64));
                 Climber::new(&shape, options.seed, index).climb(&mut evaluator, chunk);
                 let total = done.fetch_add(chunk, Ordering::Relaxed) + chunk;
                 if progress(total).is_break() {
