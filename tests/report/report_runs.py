@@ -189,7 +189,49 @@ def all_well(flows: int = 4) -> dict[str, Any]:
         },
         "verdict": "met",
         "violations": [],
+        "packets": packets(),
     }
+
+
+def packets() -> dict[str, Any]:
+    """Captures of one link, as `timebound packets` sums them up (docs/results.md)."""
+
+    def entry(scale: int) -> dict[str, Any]:
+        kinds = {
+            "publish": (500, 400_000),
+            "mqtt-control": (900, 86_000),
+            "tcp-control": (400, 36_000),
+            "arp": (2, 168),
+        }
+        frames = scale * sum(count for count, _ in kinds.values())
+        return {
+            "totals": {
+                "frames": frames,
+                "wire_bytes": scale * 522_168,
+                "payload_bytes": scale * 350_000,
+                "goodput_bytes_per_s": scale * 35_000.0,
+                "overhead": {"wire_bytes": scale * 172_168, "wire_share": 0.3297},
+                "without_transport_payload": {"frames": scale * 402, "share": 0.2231},
+                "without_application_payload": {"frames": scale * 1302, "share": 0.7225},
+                "categories": {
+                    name: {"frames": scale * count, "share": scale * count / frames, "wire_bytes": scale * wire}
+                    for name, (count, wire) in kinds.items()
+                },
+                "tcp": {"retransmissions": 3, "spurious_retransmissions": 1, "duplicate_acks": 2, "out_of_order": 0},
+            },
+            "sizes": {"frame": {"40-79": scale * 1300, "80-159": scale * 2, "640-1279": scale * 500}},
+        }
+
+    series = {
+        "step_ns": 1_000_000_000,
+        "time_s": [float(t) for t in range(10)],
+        "wire_bytes": [104_000 + 900 * t for t in range(10)],
+        "payload_bytes": [70_000 + 500 * t for t in range(10)],
+        "retransmissions": [0, 2, 0, 1, 0, 0, 0, 0, 0, 0],
+    }
+    ports = [{"port": name, **entry(1)} for name in ("h1->s1", "s1->h1")]
+    capture = {"capture": "h1-s1", "notes": [], "problem": None, **entry(2), "ports": ports, "series": series}
+    return {"schema": 1, "status": "complete", "reason": None, "tshark": "4.0.17", "captures": [capture]}
 
 
 def violated() -> dict[str, Any]:

@@ -278,3 +278,18 @@ def test_seconds_in_which_the_emulator_was_late_are_marked(tmp_path: Path) -> No
     assert "Share of frames later" in content and "limit for p99: 1 ms" in content
     (folder / "frames.parquet").write_bytes(b"PAR1 no table")
     assert "Share of frames later" not in write_report(folder, png=False).read_text(encoding="utf-8")
+
+
+def test_the_packets_of_captures_are_shown_or_the_reason_why_not(report: Any) -> None:
+    page = read_page(report(runs.all_well()))
+    row = row_of(page, "packet-table", "h1-s1")
+    assert row["frames"] == 3604 and row["overhead on the wire"] == 0.3297 and row["retransmissions"] == 3
+    assert row_of(page, "packet-table", "h1 → s1")["TCP control"] == pytest.approx(400 / 1802)
+    nothing = runs.all_well()
+    del nothing["packets"]
+    text = report(nothing).read_text(encoding="utf-8")
+    assert 'id="packets"' not in text and 'href="#packets"' not in text
+    missing = runs.all_well()
+    missing["packets"] = {"status": "missing", "reason": "tshark is not installed: <b>", "captures": []}
+    text = report(missing).read_text(encoding="utf-8")
+    assert "tshark is not installed: &lt;b&gt;" in text and 'href="#packets"' in text

@@ -10,6 +10,7 @@ from . import tables
 from .document import document, facts, section
 from .figures import NARROW, WIDE, draw
 from .markup import Markup, el, join
+from .packets import packets
 from .run import Run, figure, text
 from .units import count_text, share_text, time_text
 from .words import HEADLINE, LIMITS, MEANINGS, METHOD, SYMBOL, headlines, known_verdict, reasons, sentence
@@ -25,6 +26,7 @@ def render(run: Run) -> str:
         _distributions(run),
         _shares(run),
         _series(run),
+        packets(run, picture),
         _tables(run),
         _fidelity(run),
         _meaning(run),
@@ -33,7 +35,7 @@ def render(run: Run) -> str:
     body = [
         el("a", "Skip to the results", href="#latency", class_="skip"),
         _header(run),
-        _contents(),
+        _contents(run),
         el("main", join(sections, "\n")),
         el(
             "footer",
@@ -150,6 +152,7 @@ CONTENTS = (
     ("distributions", "Distributions"),
     ("shares", "Where the time goes"),
     ("series", "Over time"),
+    ("packets", "Packets"),
     ("tables", "Tables"),
     ("fidelity", "Fidelity"),
     ("meaning", "Meaning and limits"),
@@ -157,9 +160,10 @@ CONTENTS = (
 )
 
 
-def _contents() -> Markup:
+def _contents(run: Run) -> Markup:
+    there = [(name, title) for name, title in CONTENTS if name != "packets" or run.packets]
     return el(
-        "nav", el("ul", *(el("li", el("a", title, href=f"#{name}")) for name, title in CONTENTS)), aria_label="Sections"
+        "nav", el("ul", *(el("li", el("a", title, href=f"#{name}")) for name, title in there)), aria_label="Sections"
     )
 
 

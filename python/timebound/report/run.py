@@ -270,6 +270,7 @@ class Run:
     violations: list[Mapping[str, Any]]
     failure: str = ""
     notes: tuple[str, ...] = ()
+    packets: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     lateness: Lateness | None = None
     resolved: str = ""
@@ -306,6 +307,7 @@ class Run:
             verdict=text(summary.get("verdict")) or "unmeasured",
             violations=items(summary.get("violations")),
             failure=text(summary.get("failure")),
+            packets=mapping(summary.get("packets")),
             notes=tuple(text(note) for note in notes) if isinstance(notes, list) else (),
         )
 

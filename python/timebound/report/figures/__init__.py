@@ -11,6 +11,8 @@ from ..svg import Canvas, label
 from .bars import flow_bars
 from .distributions import boxes, cdf
 from .lateness import lateness
+from .packets import kinds, overhead, sizes
+from .packets import series as packet_series
 from .series import latency, links
 from .shares import shares
 from .topology import topology
@@ -24,6 +26,10 @@ FIGURES: Mapping[str, Callable[[Run, float], Markup | None]] = {
     "series": latency,
     "links": links,
     "lateness": lateness,
+    "packet-kinds": kinds,
+    "packet-sizes": sizes,
+    "packet-overhead": overhead,
+    "packet-series": packet_series,
 }
 
 WIDE = 960.0
