@@ -177,6 +177,13 @@ def all_well(flows: int = 4) -> dict[str, Any]:
             "verdict": "good",
             "reasons": [],
             "lateness_us": {"p50": 3.1, "p99": 41.0, "p999": 96.5, "max": 310.2},
+            "series": {
+                "time_s": [index / 10 for index in range(120)],
+                **{
+                    f"{name}_us": [10.0 + index % 7] * 120
+                    for index, name in enumerate(("p50", "p99", "max", "overrun"))
+                },
+            },
             "frames": 12345,
             "early": 0,
             "ring_lost": 0,
@@ -270,6 +277,22 @@ def disturbed() -> dict[str, Any]:
         "memory_locked": False,
         "clock_steps": 0,
         "steal": 0.013,
+        "overruns": {"longest_us": 101_000.0, "longest_at_s": 4.377, "count": 3, "total_us": 130_000.0},
+        "periods": [
+            {"from_s": 4.3, "to_s": 4.5, "kinds": ["lateness", "overrun"], "lateness_us": 132e3, "overrun_us": 101e3},
+            {"from_s": 9.0, "to_s": 9.1, "kinds": ["ring"], "lateness_us": 40.0, "overrun_us": 60.0},
+        ],
+        "periods_s": 0.3,
+        "cpu_s": 0.732,
+        "run_queue_s": 0.11,
+        "series": {
+            "time_s": [index / 10 for index in range(120)],
+            "p50_us": [None if index == 60 else 12.0 for index in range(120)],
+            "p99_us": [41.0 + 100_000.0 * (index == 43) for index in range(120)],
+            "max_us": [90.0 + 132_000.0 * (index == 43) for index in range(120)],
+            "overrun_us": [80.0 + 101_000.0 * (index == 43) for index in range(120)],
+        },
+        "compared": {"with": "deadline slack", "flow": "alpha", "receiver": "h5", "value_us": 8000.0, "share": 0.2375},
     }
     run["precision"]["preflight"][1]["ok"] = False
     run["series"]["events"] = [

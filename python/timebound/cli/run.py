@@ -60,6 +60,7 @@ def execute(
     """Runs the parts and closes with the table (or JSON) and where the report lies."""
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
+    from timebound.engine.certificate import one_line
 
     scenario = open_scenario(name, settings)
     with TerminalProgress(quiet or json) as progress:
@@ -73,7 +74,9 @@ def execute(
         stderr(f"What it had measured is kept in {done.folder}.")
     for violation in done.summary["violations"][:10]:
         stderr(f"BOUND VIOLATED: {violation['text']}")
-    if done.summary["verdict"] == "disturbed":
+    if (certificate := one_line(done.summary["precision"])) is not None:
+        stderr(certificate)
+    if done.summary["precision"]["verdict"] == "disturbed":
         for reason in done.summary["precision"]["reasons"]:
             stderr(f"disturbed: {reason}")
     stderr(f"report: {done.folder / 'report.html'}")

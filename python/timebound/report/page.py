@@ -8,12 +8,14 @@ from datetime import datetime
 
 from . import tables
 from .document import document, facts, section
-from .figures import NARROW, WIDE, draw
+from .fidelity import fidelity
+from .figures import NARROW, draw
 from .markup import Markup, el, join
 from .packets import packets
+from .picture import picture
 from .run import Run, figure, text
-from .units import count_text, share_text, time_text
-from .words import HEADLINE, LIMITS, MEANINGS, METHOD, SYMBOL, headlines, known_verdict, reasons, sentence
+from .units import count_text, time_text
+from .words import HEADLINE, LIMITS, MEANINGS, METHOD, SYMBOL, headlines, known_verdict, sentence
 
 MOST_VIOLATIONS = 20
 
@@ -28,7 +30,7 @@ def render(run: Run) -> str:
         _series(run),
         packets(run, picture),
         _tables(run),
-        _fidelity(run),
+        fidelity(run),
         _meaning(run),
         _reproduce(run),
     ]
@@ -46,15 +48,6 @@ def render(run: Run) -> str:
         ),
     ]
     return document(f"{run.name}: {run.verdict} (Timebound)", body)
-
-
-def picture(run: Run, name: str, caption: str, missing: str) -> Markup:
-    """A figure in its wide and its narrow form, or a sentence that says why there is none."""
-    wide = draw(name, run, WIDE)
-    narrow = draw(name, run, NARROW)
-    if wide is None or narrow is None:
-        return el("p", missing, class_="note")
-    return el("figure", el("div", wide, class_="wide"), el("div", narrow, class_="narrow"), el("figcaption", caption))
 
 
 def _plain(value: object) -> str:
@@ -258,84 +251,6 @@ def _no_undeclared(run: Run) -> str:
     if run.precision.get("verdict") in ("good", "disturbed"):
         return "Every frame seen on the wire was declared."
     return "Nothing was emulated, so no frame was seen."
-
-
-def _yes(value: object, yes: str, no: str) -> str | None:
-    return (yes if value else no) if isinstance(value, bool) else None
-
-
-def _fidelity(run: Run) -> Markup:
-    precision = run.precision
-    verdict = text(precision.get("verdict")) or "not-run"
-    meaning = {
-        "good": "The emulator kept within its limits: what was measured can be judged.",
-        "disturbed": "The emulator left its limits: what was measured is shown, but proves nothing against the network or the bounds.",
-        "not-run": "Nothing was emulated: the figures are computed or simulated.",
-    }.get(verdict, "")
-    state = {"good": "met", "disturbed": "disturbed"}.get(verdict, "unmeasured")
-    why = reasons(run)
-    shown = facts(
-        [
-            ("Frames emulated", _count(precision.get("frames"))),
-            ("Frames early", _count(precision.get("early"))),
-            ("Frames late beyond their limit", _count(precision.get("late"))),
-            ("Frames lost in the ring", _count(precision.get("ring_lost"))),
-            ("Frames refused by a kernel", _count(precision.get("handover_refused"))),
-            ("Records lost", _count(precision.get("records_lost"))),
-            ("Captured frames lost", _count(precision.get("captures_lost"))),
-            ("Limit for the p99 of lateness", _time(precision.get("lateness_limit_us"))),
-            ("Wall clock set", _times(precision.get("clock_steps"))),
-            ("Taken by a hypervisor", _share(precision.get("steal"))),
-            (
-                "Memory",
-                _yes(
-                    precision.get("memory_locked"), "locked", "not locked: it may be paged out, so lateness is higher"
-                ),
-            ),
-            (
-                "Scheduling",
-                _yes(
-                    precision.get("fifo"),
-                    "real-time (SCHED_FIFO)",
-                    "ordinary: the kernel may run others first, so lateness is higher",
-                ),
-            ),
-            ("Rights", _yes(precision.get("rootless"), "without root, in user namespaces", "root")),
-        ]
-    )
-    checks = tables.preflight(run)
-    ran = verdict != "not-run"
-    caption = "How long after its virtual departure a frame really left. This is the emulator's own error; it is not part of the network latency."
-    return section(
-        "fidelity",
-        "Fidelity of this run",
-        el("p", el("span", f"Precision: {verdict}. ", class_=f"word is-{state}"), meaning),
-        el("ul", *(el("li", reason) for reason in why)) if why else None,
-        shown,
-        picture(run, "lateness", caption, "The emulator's lateness was not recorded.") if ran else None,
-        el("h3", "Pre-flight check") if ran else None,
-        (checks.render() if checks.rows else el("p", "No check was recorded.", class_="note")) if ran else None,
-    )
-
-
-def _time(value: object) -> str | None:
-    found = figure(value)
-    return None if found is None else f"{time_text(found)}; above it the run is called disturbed"
-
-
-def _times(value: object) -> str | None:
-    found = figure(value)
-    return None if found is None else f"{count_text(found)} times during the run"
-
-
-def _share(value: object) -> str | None:
-    found = figure(value)
-    return None if found is None else f"{share_text(found)} of the processors' time"
-
-
-def _count(value: object) -> str | None:
-    found = figure(value)
-    return None if found is None else count_text(found)
 
 
 def _meaning(run: Run) -> Markup:

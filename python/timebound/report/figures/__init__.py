@@ -10,6 +10,7 @@ from ..run import ReportError, Run
 from ..svg import Canvas, label
 from .bars import flow_bars
 from .distributions import boxes, cdf
+from .fidelity import fidelity
 from .lateness import lateness
 from .packets import kinds, overhead, sizes
 from .packets import series as packet_series
@@ -25,6 +26,7 @@ FIGURES: Mapping[str, Callable[[Run, float], Markup | None]] = {
     "shares": shares,
     "series": latency,
     "links": links,
+    "fidelity": fidelity,
     "lateness": lateness,
     "packet-kinds": kinds,
     "packet-sizes": sizes,
