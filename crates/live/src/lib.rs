@@ -7,6 +7,7 @@ mod cgroups;
 mod conditions;
 mod doctor;
 mod failure;
+mod hardware;
 pub mod history;
 mod kernel;
 pub mod lifecycle;
@@ -46,11 +47,18 @@ pub fn main(plan_path: &Path) -> i32 {
         let rootless = prepared.plan.force_rootless;
         let groups = cgroups::Cgroups::create(&prepared.plan)?.map(Arc::new);
         prepared.groups.clone_from(&groups);
-        let result = sandbox::run(rootless, |sandbox| run::inside(prepared, sandbox));
+        let mut keeper = hardware::Keeper::start(&prepared.plan)?;
+        let result = sandbox::run(rootless, |sandbox| run::inside(prepared, sandbox, keeper.as_mut()));
+        let restored = keeper.is_none_or(hardware::Keeper::release);
         if let Some(groups) = groups {
             groups.remove();
         }
-        result
+        match result {
+            Ok(_) if !restored => Err(Failure::Host(
+                "an interface that the run took could not be given back as it was; see ip link and ip address".to_owned(),
+            )),
+            result => result,
+        }
     });
     result.unwrap_or_else(|failure| {
         let exit_code = failure.exit_code();
@@ -66,7 +74,7 @@ pub fn main(plan_path: &Path) -> i32 {
 fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
     let text = std::fs::read(path)
         .map_err(|error| Failure::internal(format!("cannot read {}", path.display()), error))?;
-    let plan: Plan = serde_json::from_slice(&text)
+    let mut plan: Plan = serde_json::from_slice(&text)
         .map_err(|error| Failure::internal(format!("{} is no emulation plan", path.display()), error))?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if plan.schema != plan::SCHEMA {
@@ -89,6 +97,8 @@ fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
             "this version cannot stop or pause nodes by schedule".to_owned(),
         ));
     }
+    hardware::check(&plan)?;
+    hardware::probe(&mut plan)?;
     let programs = programs::Programs::find(&plan)?;
     Ok(run::Prepared {
         plan,

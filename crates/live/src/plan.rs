@@ -139,6 +139,9 @@ pub struct HostPlan {
     /// Limit of memory of everything that runs in it; needs cgroups, which need root.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Null: a node of namespaces alone.
+    #[serde(default)]
+    pub hardware: Option<HardwarePlan>,
 }
 
 /// A file of a node. Exactly one of `content` and `source` is given.
@@ -165,6 +168,88 @@ pub struct CpuPlan {
     pub limit: Option<f64>,
     /// It gets at least this while the nodes want more CPU than there is. The sum over all nodes may not exceed the CPUs.
     pub reservation: Option<f64>,
+}
+
+/// What a node is beside, or instead of, a network namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum HardwarePlan {
+    /// The node is the device behind this interface, which is the end of its emulated link. Needs root. Its `mac` is learnt
+    /// by ARP where the host states none. Nothing can be started in it, and the check before the run leaves it out.
+    Device {
+        interface: String,
+        /// How long it may take to answer ARP.
+        learn_ns: u64,
+        /// Take it even from a host that it gives its default route.
+        take_default_route: bool,
+    },
+    /// The interface moves into the node and keeps its name, beside `eth0`. Needs root.
+    Card {
+        interface: String,
+        /// None: those that it had.
+        addresses: Vec<CardAddress>,
+        take_default_route: bool,
+    },
+    /// A virtual machine with one card, the end of its emulated link. Nothing can be started in it but the machine.
+    Machine(MachinePlan),
+}
+
+impl HardwarePlan {
+    /// Is the node's network stack somebody else's?
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        !matches!(self, Self::Card { .. })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CardAddress {
+    pub address: Ipv4Addr,
+    pub prefix: u8,
+}
+
+/// A virtual machine (QEMU). Paths are absolute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachinePlan {
+    /// Disk; never written to.
+    #[serde(default)]
+    pub image: Option<PathBuf>,
+    #[serde(default)]
+    pub kernel: Option<PathBuf>,
+    #[serde(default)]
+    pub initrd: Option<PathBuf>,
+    /// Behind `console=ttyS0 ip=...` on the kernel's command line.
+    #[serde(default)]
+    pub append: String,
+    pub memory_bytes: u64,
+    pub cpus: u32,
+    pub accel: Acceleration,
+    pub card: MachineCard,
+    /// Set-up waits until this TCP port accepts a connection from another node; null: until the address answers ARP.
+    #[serde(default)]
+    pub ready_port: Option<u16>,
+    /// Longest time until it is ready.
+    pub boot_ns: u64,
+    /// From the power button (ACPI) to the end by force.
+    pub shutdown_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acceleration {
+    /// KVM where the machine's own kernel boots with it, otherwise TCG.
+    Auto,
+    Tcg,
+    Kvm,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineCard {
+    Virtio,
+    E1000,
 }
 
 /// Which stream the frames of one 5-tuple belong to, in the direction source -> destination.

@@ -1,13 +1,15 @@
 //! Programs of the plan in their nodes: found before anything runs, started, watched, stopped, accounted for.
 
 use crate::failure::Failure;
+use crate::hardware::{self, Machine};
 use crate::kernel::clock;
 use crate::nodes::{Nodes, within};
-use crate::plan::{Plan, ProgramPlan};
+use crate::plan::{HardwarePlan, Plan, ProgramPlan};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,8 @@ pub struct ProgramReport {
 /// One program of the plan.
 pub(crate) struct Program {
     pub(crate) plan: ProgramPlan,
+    /// It is a virtual machine.
+    machine: Option<Machine>,
     executable: PathBuf,
     /// CLOCK_MONOTONIC.
     started: Option<u64>,
@@ -67,19 +71,30 @@ impl Programs {
         let mut names = BTreeSet::new();
         let nodes: BTreeSet<&str> = plan.hosts.iter().map(|host| host.node.as_str()).collect();
         let mut list = Vec::with_capacity(plan.programs.len());
-        for program in &plan.programs {
+        let machines = plan.hosts.iter().filter_map(|host| match &host.hardware {
+            Some(HardwarePlan::Machine(machine)) => Some((hardware::program(host, machine), Some(machine))),
+            _ => None,
+        });
+        let programs = plan.programs.iter().map(|program| (program.clone(), None));
+        for (program, machine) in machines.chain(programs) {
+            let program = &program;
             let bad = |why: &str| Failure::internal(format!("plan: program {:?}", program.name), why);
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             if program.name.is_empty() || !program.name.chars().all(is_plain) {
                 return Err(bad("name must consist of letters, digits, '-', '_' and '.'"));
             }
-            if !names.insert(&program.name) || !nodes.contains(program.node.as_str()) {
+            if !names.insert(program.name.clone()) || !nodes.contains(program.node.as_str()) {
                 return Err(bad("appears twice, or its node is no host"));
             }
             let first = program.argv.first().ok_or_else(|| bad("no command"))?;
             let executable = locate(first, program).ok_or_else(|| {
+                let advice = if machine.is_some() {
+                    "; a virtual machine needs QEMU: sudo apt-get install --no-install-recommends qemu-system-x86"
+                } else {
+                    ""
+                };
                 Failure::Host(format!(
-                    "program {first:?} of node {:?} was not found or may not be executed",
+                    "program {first:?} of node {:?} was not found or may not be executed{advice}",
                     program.node
                 ))
             })?;
@@ -104,6 +119,7 @@ impl Programs {
             };
             list.push(Program {
                 plan: program.clone(),
+                machine: machine.cloned().map(Machine::new),
                 executable,
                 started: None,
                 ended: None,
@@ -152,6 +168,11 @@ impl Programs {
     pub(crate) fn are_ready(&mut self, nodes: &Nodes) -> Result<bool, Failure> {
         let mut all = true;
         for program in &mut self.list {
+            if program.machine.is_some() && program.is_running() && !program.ready {
+                program.ready = program.machine_is_ready(nodes)?;
+                all &= program.ready;
+                continue;
+            }
             let (Some(ready), Some(started), false) = (program.plan.ready, program.started, program.ready)
             else {
                 continue;
@@ -218,7 +239,10 @@ impl Programs {
                 None => {
                     program.stopping_since = Some(now);
                     program.report.stopped = true;
-                    program.signal(libc::SIGTERM);
+                    // A machine shuts itself down when its power button is pressed; SIGTERM would pull its plug.
+                    if !program.machine.as_mut().is_some_and(Machine::shut_down) {
+                        program.signal(libc::SIGTERM);
+                    }
                 }
                 Some(since) if now - since > program.plan.stop_grace_ns && !program.killed => {
                     program.killed = true;
@@ -260,16 +284,25 @@ impl Program {
         let log = File::create(log).map_err(why)?;
         let work = plan.folder.clone().unwrap_or_else(|| folder.to_owned());
         std::fs::create_dir_all(&work).map_err(why)?;
+        let prefix = nodes.prefix;
+        let launched = self.machine.as_mut().map(|machine| machine.launch(node, prefix));
+        let launched = launched.transpose().map_err(why)?;
         let mut command = Command::new(&self.executable);
         command
             .arg0(&plan.argv[0])
             .args(&plan.argv[1..])
+            .args(launched.iter().flat_map(|launch| &launch.arguments))
             .envs(&plan.env)
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(why)?)
             .stderr(log);
         nodes.admit(node, &mut command, &work).map_err(why)?;
         self.oom_kills_before = self.oom_kills(nodes);
+        if let Some(launch) = &launched {
+            let (monitor, tap) = (launch.monitor.as_raw_fd(), launch.tap);
+            // SAFETY: system calls alone, between fork and exec.
+            unsafe { command.pre_exec(move || hardware::keep(&monitor).and_then(|()| hardware::keep(&tap))) };
+        }
         let child = command.spawn().map_err(why)?;
         // Waited for by `reap`, as PID 1 waits for everybody.
         self.report.pid = Some(child.id() as i32);
@@ -279,6 +312,27 @@ impl Program {
 
     fn oom_kills(&self, nodes: &Nodes) -> u64 {
         nodes.counts(&self.plan.node).map_or(0, |counts| counts.oom_kills)
+    }
+
+    /// # Errors
+    /// A machine that takes too long.
+    fn machine_is_ready(&mut self, nodes: &Nodes) -> Result<bool, Failure> {
+        let (Some(machine), Some(started)) = (&mut self.machine, self.started) else {
+            return Ok(true);
+        };
+        let name = &self.plan.name;
+        let ready = machine
+            .poll(nodes, &self.plan.node)
+            .map_err(|error| Failure::host(format!("cannot ask virtual machine {name:?}"), error))?;
+        if !ready && clock::monotonic() - started > machine.boot_ns() {
+            return Err(Failure::Host(format!(
+                "virtual machine {name:?} {} after {} s; see {}",
+                machine.waits_for(),
+                machine.boot_ns() / 1_000_000_000,
+                self.report.log.display()
+            )));
+        }
+        Ok(ready)
     }
 
     fn end(&mut self, status: i32, usage: &libc::rusage) {

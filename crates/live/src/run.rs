@@ -3,6 +3,7 @@
 use crate::certificate::Verdict;
 use crate::cgroups::Cgroups;
 use crate::failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_OK, Failure};
+use crate::hardware::Keeper;
 use crate::kernel::clock;
 use crate::messages::{self, Message};
 use crate::nodes::{self, Nodes};
@@ -40,9 +41,9 @@ pub(crate) struct Prepared {
 }
 
 /// Runs in the sandbox; returns its exit code.
-pub(crate) fn inside(prepared: Prepared, sandbox: &Sandbox) -> i32 {
+pub(crate) fn inside(prepared: Prepared, sandbox: &Sandbox, keeper: Option<&mut Keeper>) -> i32 {
     messages::phase("network");
-    match Run::open(prepared, sandbox) {
+    match Run::open(prepared, sandbox, keeper) {
         Ok(mut run) => {
             let outcome = run.measure();
             run.finish(outcome)
@@ -77,10 +78,10 @@ struct Run {
 }
 
 impl Run {
-    fn open(prepared: Prepared, sandbox: &Sandbox) -> Result<Self, Failure> {
+    fn open(prepared: Prepared, sandbox: &Sandbox, keeper: Option<&mut Keeper>) -> Result<Self, Failure> {
         let begun = clock::monotonic();
         let signals = signals::block();
-        let nodes = nodes::bring_up(&prepared.plan, &prepared.network, prepared.groups.clone())?;
+        let nodes = nodes::bring_up(&prepared.plan, &prepared.network, prepared.groups.clone(), keeper)?;
         let mut times = Times {
             bring_up_ns: clock::monotonic() - begun,
             ..Times::default()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from timebound.cli.common import AsJson, Output, Quiet, ScenarioName, Settings
-from timebound.cli.run import Rootless, execute
+from timebound.cli.run import Rootless, TakeInterface, execute
 
 
 def register(app: App) -> None:
@@ -20,6 +20,7 @@ def emulate(
     set: Settings = (),
     output: Output = None,
     rootless: Rootless = False,
+    take_interface: TakeInterface = (),
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
@@ -28,4 +29,7 @@ def emulate(
     Every host has its own kernel stack; links, queues and switches are the same code as in the simulator. The bounds are
     worked out too, so that what is measured can be held against them.
     """
-    return execute(scenario, set, output, {"predict", "emulate"}, json=json, quiet=quiet, rootless=rootless)
+    parts = {"predict", "emulate"}
+    return execute(
+        scenario, set, output, parts, json=json, quiet=quiet, rootless=rootless, take_interfaces=take_interface
+    )

@@ -24,6 +24,15 @@ Rootless = Annotated[
     Parameter(name="--rootless", negative=(), help="Even as root, emulate with the rights of a user without root."),
 ]
 
+TakeInterface = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--take-interface",
+        negative=(),
+        help="Take this interface for a node although this host's default route leads over it; may be given several times.",
+    ),
+]
+
 
 def register(app: App) -> None:
     """Adds the verb."""
@@ -37,6 +46,7 @@ def run(
     set: Settings = (),
     output: Output = None,
     rootless: Rootless = False,
+    take_interface: TakeInterface = (),
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
@@ -44,7 +54,10 @@ def run(
 
     This is the main job. It needs no root and, with the embedded broker, no system package.
     """
-    return execute(scenario, set, output, {"predict", "simulate", "emulate"}, json=json, quiet=quiet, rootless=rootless)
+    parts = {"predict", "simulate", "emulate"}
+    return execute(
+        scenario, set, output, parts, json=json, quiet=quiet, rootless=rootless, take_interfaces=take_interface
+    )
 
 
 def execute(
@@ -56,6 +69,7 @@ def execute(
     json: bool,
     quiet: bool,
     rootless: bool,
+    take_interfaces: tuple[str, ...] = (),
 ) -> int:
     """Runs the parts and closes with the table (or JSON) and where the report lies."""
     from timebound.cli.live_progress import TerminalProgress
@@ -64,7 +78,8 @@ def execute(
 
     scenario = open_scenario(name, settings)
     with TerminalProgress(quiet or json) as progress:
-        done = runs.run(scenario, None if output is None else Path(output), parts, progress, rootless=rootless)
+        folder = None if output is None else Path(output)
+        done = runs.run(scenario, folder, parts, progress, rootless=rootless, take_interfaces=take_interfaces)
     if json:
         print_json({**done.summary, "folder": str(done.folder)})
     else:

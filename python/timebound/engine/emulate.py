@@ -17,6 +17,7 @@ from typing import Any
 from timebound.engine.nodes import host_plan
 from timebound.engine.predict import Prediction
 from timebound.scenario.model import Direction, Event
+from timebound.stacks import hardware
 
 SETTLE_NS = 1_000_000_000
 SCHEMA = 1
@@ -39,7 +40,14 @@ class Emulation:
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
-def emulation_plan(prediction: Prediction, folder: Path, *, record_ingress: bool, rootless: bool) -> dict[str, Any]:
+def emulation_plan(
+    prediction: Prediction,
+    folder: Path,
+    *,
+    record_ingress: bool,
+    rootless: bool,
+    take_interfaces: tuple[str, ...] = (),
+) -> dict[str, Any]:
     """The JSON of `Plan` (crates/live/src/plan.rs)."""
     plan = prediction.plan
     scenario = plan.scenario
@@ -68,8 +76,16 @@ def emulation_plan(prediction: Prediction, folder: Path, *, record_ingress: bool
         "seed": run.seed,
         "duration_ns": run.warm_up_ns + run.duration_ns,
         "drain_ns": SETTLE_NS,
+        "setup_timeout_ns": hardware.setup_timeout_ns(scenario),
         "network": prediction.network.declaration,
-        "hosts": [host_plan(node, plan.addresses[node.name]) for node in scenario.hosts],
+        "hosts": [
+            {
+                **host_plan(node, plan.addresses[node.name]),
+                "mac": node.mac,
+                "hardware": hardware.host_plan(node, scenario, take_interfaces),
+            }
+            for node in scenario.hosts
+        ],
         "markers": [marker.plan() for marker in plan.markers],
         "programs": programs,
         "endpoints": endpoints,
@@ -118,7 +134,13 @@ def conditions(event: Event, direction: Direction) -> dict[str, Any]:
 
 
 def emulate(
-    prediction: Prediction, folder: Path, report: Report, *, record_ingress: bool = False, rootless: bool = False
+    prediction: Prediction,
+    folder: Path,
+    report: Report,
+    *,
+    record_ingress: bool = False,
+    rootless: bool = False,
+    take_interfaces: tuple[str, ...] = (),
 ) -> Emulation:
     """Runs the emulation in its sandbox and waits for it.
 
@@ -128,7 +150,9 @@ def emulate(
     for name, content in prediction.plan.files.items():
         (folder / name).write_text(content, encoding="utf-8")
     plan_file = folder / "emulation.json"
-    plan = emulation_plan(prediction, folder, record_ingress=record_ingress, rootless=rootless)
+    plan = emulation_plan(
+        prediction, folder, record_ingress=record_ingress, rootless=rootless, take_interfaces=take_interfaces
+    )
     plan_file.write_text(json.dumps(plan), encoding="utf-8")
     result = Emulation(status=1)
     logs = folder / "logs"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from timebound.engine import observed, records
 from timebound.engine.observed import Arrivals
 from timebound.engine.predict import Prediction
+from timebound.stacks import Plan
+from timebound.stacks.hardware import external_nodes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,7 +72,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         arrivals=arrivals,
         worst_ns=worst,
         live=live,
-        segments=_segments(frames),
+        segments=_segments(frames, _unnumbered(plan)),
         undeclared=[
             *live["undeclared"],
             *observed.undeclared_control(plan, frames),
@@ -82,10 +84,17 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
     )
 
 
-def _segments(frames: pl.DataFrame) -> dict[tuple[str, str], pl.DataFrame]:
+def _unnumbered(plan: Plan) -> list[str]:
+    """Streams of messages that bear no number of ours: those that a device or a virtual machine sends."""
+    external = external_nodes(plan.scenario)
+    return [stream.name for stream in plan.streams if stream.source in external and stream.role == "data"]
+
+
+def _segments(frames: pl.DataFrame, unnumbered: list[str]) -> dict[tuple[str, str], pl.DataFrame]:
     import polars as pl
 
-    whole = (pl.col("flags") & records.HAS_SEQUENCE > 0) & pl.col("delivered_ns").is_not_null()
+    counts = (pl.col("flags") & records.HAS_SEQUENCE > 0) | pl.col("name").is_in(unnumbered)
+    whole = counts & pl.col("delivered_ns").is_not_null()
     pairs = frames.filter(whole & (pl.col("ingress_ns") >= 0)).partition_by("name", "receiver", as_dict=True)
     return {(str(key[0]), str(key[1])): table for key, table in pairs.items()}
 
@@ -166,6 +175,7 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
 
     plan = prediction.plan
     deadlines = {flow.name: flow.deadline_ns for flow in plan.scenario.flows}
+    external = external_nodes(plan.scenario)
     duration, hosts = plan.scenario.run.duration_ns, plan.host_numbers()
     in_time = (pl.col("nominal_ns") >= 0) & (pl.col("nominal_ns") < duration)
     sent = (
@@ -182,6 +192,7 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
             (number, receiver, hosts[receiver], leg.flow, deadlines[leg.flow])
             for number, leg in enumerate(plan.legs)
             for receiver in leg.receivers
+            if receiver not in external
         ],
         schema={
             "flow": pl.UInt32,

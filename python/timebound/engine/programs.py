@@ -8,7 +8,7 @@ import shutil
 
 from timebound.engine.core import problem_at
 from timebound.scenario.problems import Problem, ScenarioError
-from timebound.stacks import Plan
+from timebound.stacks import Plan, hardware
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SERVERS = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -36,5 +36,8 @@ def resolve(plan: Plan) -> None:
             problems.append(problem_at(plan.scenario, place, message, f"install it (sudo apt-get install {package})"))
         else:
             program["argv"] = [found, *program["argv"][1:]]
+    for path, file in hardware.missing_files(plan):
+        message = f"the virtual machine's file {file} does not exist"
+        problems.append(problem_at(plan.scenario, path, message, "paths count from the scenario's folder"))
     if problems:
         raise ScenarioError(problems)

@@ -73,7 +73,13 @@ def figures_only(scenario: Scenario, parts: set[str], progress: Progress = SILEN
 
 
 def run(
-    scenario: Scenario, output: Path | None, parts: set[str], progress: Progress = SILENT, *, rootless: bool = False
+    scenario: Scenario,
+    output: Path | None,
+    parts: set[str],
+    progress: Progress = SILENT,
+    *,
+    rootless: bool = False,
+    take_interfaces: tuple[str, ...] = (),
 ) -> Done:
     """Predicts, simulates and emulates as asked, and writes the run folder with its report.
 
@@ -93,7 +99,7 @@ def run(
     folders.write_json(folder / "plan.json", prediction.network.declaration)
     emulation: Emulation | None = None
     if "emulate" in parts:
-        emulation = _emulate(results, folder, progress, rootless=rootless)
+        emulation = _emulate(results, folder, progress, rootless=rootless, take_interfaces=take_interfaces)
     progress.step("report", "writing the report")
     summary = summarise(results)
     manifest = folders.manifest(scenario.file, scenario.run.seed, sorted(parts), started)
@@ -145,9 +151,12 @@ def _compute(plan: Plan, parts: set[str], progress: Progress) -> Results:
     return results
 
 
-def _emulate(results: Results, folder: Path, progress: Progress, *, rootless: bool) -> Emulation:
+def _emulate(
+    results: Results, folder: Path, progress: Progress, *, rootless: bool, take_interfaces: tuple[str, ...]
+) -> Emulation:
     progress.step("emulate", "building the network")
-    emulation = emulate(results.prediction, folder, _teller(results.prediction, progress), rootless=rootless)
+    teller = _teller(results.prediction, progress)
+    emulation = emulate(results.prediction, folder, teller, rootless=rootless, take_interfaces=take_interfaces)
     live_file = folder / "live.json"
     live = json.loads(live_file.read_text(encoding="utf-8")) if live_file.exists() else {}
     emulation.measuring = live.get("epoch_unix_ns") is not None

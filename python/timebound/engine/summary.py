@@ -11,6 +11,7 @@ from timebound.engine.figures import micros
 from timebound.engine.predict import Outcome, Prediction
 from timebound.scenario.draw import layout
 from timebound.scenario.model import Flow, Scenario
+from timebound.stacks.hardware import external_nodes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,6 +144,8 @@ class _Entry:
         bound = self._bound(segments)
         simulated = [s["simulated_max_us"] for s in segments]
         measured = self._measured(messages)
+        if measured["latency_us"] is None and len(segments) == 1:
+            measured["latency_us"] = segments[0]["latency_us"]
         entry = {
             "flow": flow.name,
             "receiver": self.receiver,
@@ -200,6 +203,12 @@ class _Entry:
             f"{bound / 1000:.3f} us"
         )
         self.violations.append({"flow": self.flow.name, "receiver": self.receiver, "text": text})
+
+    def _is_seen(self, entry: dict[str, Any]) -> bool:
+        """Of a device or a virtual machine we know what crossed the network, and no more."""
+        external = external_nodes(self.results.prediction.plan.scenario)
+        ends = {self.flow.source, self.receiver, *(service.broker for service in self.flow.services)}
+        return bool(ends & external) and all(segment["worst_us"] is not None for segment in entry["segments"])
 
     def _risk(self, segments: list[dict[str, Any]]) -> str | None:
         """Why messages can be lost although the network loses none: a queue without enough room on the way."""
@@ -279,6 +288,6 @@ class _Entry:
             return "unbounded"
         if "unsupported" in kinds:
             return "unsupported"
-        if self.results.measured is not None and entry["received"] is None:
+        if self.results.measured is not None and entry["received"] is None and not self._is_seen(entry):
             return "unmeasured"
         return "met"

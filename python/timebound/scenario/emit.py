@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from timebound.scenario.emit_hardware import hardware
 from timebound.scenario.model import (
     Background,
     Direction,
@@ -120,6 +121,7 @@ def _node(node: Node) -> dict[str, Any]:
         entry["files"] = {file.path: _file(file) for file in node.files}
     if node.programs:
         entry["run"] = [_program(program) for program in node.programs]
+    entry |= hardware(node)
     if node.latitude is not None and node.longitude is not None:
         entry["latitude"], entry["longitude"] = node.latitude, node.longitude
     return entry

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from timebound.scenario.model_hardware import Interface, Machine
 from timebound.scenario.problems import Place, Problem
 
 NodeKind = Literal["host", "switch", "segment"]
@@ -81,6 +82,17 @@ class Node:
     programs: tuple[Program, ...] = ()
     latitude: float | None = None
     longitude: float | None = None
+    mac: str | None = None
+    """MAC address; `None`: made of the address, or learnt from the device behind the cable."""
+    interface: Interface | None = None
+    """A real interface of the host that emulates."""
+    machine: Machine | None = None
+    """The node is a virtual machine."""
+
+    @property
+    def is_external(self) -> bool:
+        """Has it a kernel of its own (a device behind a cable, a virtual machine), so that we start nothing in it?"""
+        return self.machine is not None or (self.interface is not None and self.interface.use == "device")
 
     def declaration(self) -> dict[str, Any]:
         """`NodeDecl` of the model."""

@@ -48,6 +48,9 @@ _NODE_FIELDS = {
     "address": "address",
     "run": "programs",
     "hostname": "hostname",
+    "interface": "interface",
+    "vm": "machine",
+    "mac": "mac",
 }
 
 
@@ -88,7 +91,19 @@ def _add_node(net: Net, definition: Definition, defaults: shape.Defaults, contex
         context.key_error(path, f"duplicate node {name!r}", "rename one of them, or make the ranges disjoint")
         return
     context.remember(f"nodes[{len(net.nodes)}]", path, _NODE_FIELDS)
-    net.nodes[name] = make_node(definition, defaults, context)
+    node = make_node(definition, defaults, context)
+    _check_interface(net, node, path, context)
+    net.nodes[name] = node
+
+
+def _check_interface(net: Net, node: Node, path: Path, context: Context) -> None:
+    if node.interface is None:
+        return
+    for other in net.nodes.values():
+        if other.interface is not None and other.interface.name == node.interface.name:
+            message = f"interface {node.interface.name} belongs to {other.name!r} already"
+            context.error((*path, "interface"), message, "give every node its own")
+            return
 
 
 def _check_addresses(net: Net, context: Context) -> None:

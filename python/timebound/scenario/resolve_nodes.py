@@ -12,6 +12,7 @@ from timebound.scenario import shape_network as shape
 from timebound.scenario.context import Context, close_to
 from timebound.scenario.model import Node, NodeFile, Program
 from timebound.scenario.names import MOST_NAMES, RangeError, expand
+from timebound.scenario.resolve_hardware import with_hardware
 from timebound.scenario.tree import Path
 
 MOST_FILE_BYTES = 1 << 20
@@ -22,7 +23,19 @@ MERGED = ("env", "files")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOSTNAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,61}[A-Za-z0-9_])?")
 _KERNEL = ("/proc", "/sys", "/dev")
-_HOST_KEYS = ("mtu", "cpu", "cpu_reservation", "memory", "address", "hostname", "env", "files")
+_HOST_KEYS = (
+    "mtu",
+    "cpu",
+    "cpu_reservation",
+    "memory",
+    "address",
+    "hostname",
+    "env",
+    "files",
+    "mac",
+    "interface",
+    "vm",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +175,7 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
     host = defaults.host
     cpu = node.cpu or host.cpu
     reservation = node.cpu_reservation if node.cpu_reservation is not None else host.cpu_reservation
-    return Node(
+    resolved = Node(
         name=name,
         kind=kind,
         address=node.address,
@@ -178,6 +191,7 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
         latitude=node.latitude,
         longitude=node.longitude,
     )
+    return with_hardware(resolved, node, path, context)
 
 
 def _check(name: str, node: shape.Node, path: Path, context: Context) -> None:

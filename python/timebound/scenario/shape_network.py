@@ -22,6 +22,7 @@ from timebound.scenario.fields import (
     TimeRange,
     fail,
 )
+from timebound.scenario.shape_hardware import InterfaceField, Vm
 
 _SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
 _TIME_SCHEMA = {"type": "string", "pattern": units.TIME.pattern, "examples": ["1 ms"]}
@@ -346,6 +347,15 @@ class Node(HostDefaults, SwitchDefaults):
     )
     address: str | None = Field(default=None, description="IPv4 address; default: assigned", examples=["10.0.0.7"])
     run: ProgramsField = Field(default_factory=list, description="programs of a host", examples=[["iperf3", "-s"]])
+    mac: str | None = Field(
+        default=None,
+        description="MAC address of a host; default: made of its address, of a device behind a cable: asked for by ARP",
+        examples=["02:00:00:00:00:01"],
+    )
+    interface: InterfaceField | None = Field(
+        default=None, description="a real interface of this host", examples=["enp3s0"]
+    )
+    vm: Vm | None = Field(default=None, description="the host is a virtual machine")
     latitude: float | None = Field(
         default=None, ge=-90, le=90, strict=False, description="degrees north", examples=[52.52]
     )

@@ -6,7 +6,7 @@ import ipaddress
 from collections import Counter
 
 from timebound.scenario.model import MqttStack, Scenario
-from timebound.stacks import background, mqtt, udp
+from timebound.stacks import background, hardware, mqtt, udp
 from timebound.stacks.plan import Plan, PlanError
 
 SUBNET = ipaddress.IPv4Network("10.0.0.0/16")
@@ -46,6 +46,7 @@ def build_plan(scenario: Scenario) -> Plan:
                     "start_ns": program.start_ns or None,
                 }
             )
+    hardware.withdraw(plan)
     return plan
 
 

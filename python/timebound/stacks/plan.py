@@ -95,8 +95,9 @@ class Marker:
     source: str
     destination: str
     protocol: Literal["tcp", "udp"]
-    source_port: int
-    destination_port: int
+    source_port: int | None
+    """`None`: any, as of a device that chooses it itself."""
+    destination_port: int | None
     data: str | None
     ack: str | None = None
     control: str | None = None

@@ -64,7 +64,11 @@ impl Netlink {
         self.socket.as_raw_fd()
     }
 
-    fn push(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    pub(super) fn socket(&mut self) -> &mut Socket {
+        &mut self.socket
+    }
+
+    pub(super) fn push(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
         header.sequence_number = self.awaited;

@@ -11,8 +11,9 @@ pub(crate) use entrance::Entrance;
 
 use crate::cgroups::Cgroups;
 use crate::failure::Failure;
+use crate::hardware::{self, Keeper};
 use crate::kernel::{check, ethtool, netlink};
-use crate::plan::{FilePlan, HostPlan, Plan};
+use crate::plan::{FilePlan, HardwarePlan, HostPlan, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
@@ -53,12 +54,35 @@ pub(crate) struct Node {
     /// Environment of everything that runs in it.
     pub(crate) env: BTreeMap<String, String>,
     files: Vec<FilePlan>,
+    /// A device or a virtual machine: its network stack is not ours.
+    pub(crate) external: bool,
+    /// Of a virtual machine.
+    pub(crate) tap: Option<OwnedFd>,
     namespace: OwnedFd,
     /// Host name and files; made when something first runs in it.
     room: Mutex<Option<Arc<room::Room>>>,
 }
 
 impl Node {
+    #[cfg(test)]
+    pub(crate) fn for_tests(name: &str, address: Ipv4Addr, mac: [u8; 6]) -> Self {
+        Self {
+            name: name.to_owned(),
+            id: NodeId(0),
+            address,
+            mac,
+            interface: FIRST_INTERFACE,
+            mtu: 1500,
+            hostname: name.to_owned(),
+            env: BTreeMap::new(),
+            files: Vec::new(),
+            room: Mutex::default(),
+            external: true,
+            tap: None,
+            namespace: std::fs::File::open("/dev/null").unwrap().into(),
+        }
+    }
+
     /// The node's network namespace.
     #[must_use]
     pub(crate) fn namespace(&self) -> BorrowedFd<'_> {
@@ -77,6 +101,8 @@ pub(crate) struct Nodes {
     folder: PathBuf,
     /// Limits of the nodes that have any.
     pub(crate) groups: Option<Arc<Cgroups>>,
+    /// Length of the prefix of the subnet.
+    pub(crate) prefix: u8,
     /// What could not be set, for the report.
     pub(crate) warnings: Vec<String>,
 }
@@ -122,6 +148,7 @@ pub(crate) fn bring_up(
     plan: &Plan,
     network: &Network,
     groups: Option<Arc<Cgroups>>,
+    keeper: Option<&mut Keeper>,
 ) -> Result<Nodes, Failure> {
     let identities = check_hosts(plan, network)?;
     let mut warnings = BTreeSet::new();
@@ -141,6 +168,8 @@ pub(crate) fn bring_up(
                     env: host.env.clone(),
                     files: host.files.clone(),
                     room: Mutex::default(),
+                    external: is_external(host),
+                    tap: None,
                     namespace: fresh_namespace(host, &mut warnings)?,
                 });
             }
@@ -150,6 +179,9 @@ pub(crate) fn bring_up(
             .join()
             .unwrap_or_else(|_| Err(Failure::internal("bring-up", "a helper thread panicked")))
     })?;
+    let fabric =
+        own_namespace().map_err(|error| Failure::host("cannot open the fabric's namespace", error))?;
+    hardware::attach(plan, &mut list, std::os::fd::AsFd::as_fd(&fabric), keeper)?;
     connect(plan, &list).map_err(|error| Failure::host("cannot create veth pairs", error))?;
     configure(plan, &list)?;
     let hosts_file = plan.folder.join("hosts");
@@ -166,6 +198,7 @@ pub(crate) fn bring_up(
         hosts_file,
         folder: plan.folder.clone(),
         groups,
+        prefix: plan.hosts.first().map_or(16, |host| host.prefix),
         warnings: warnings.into_iter().collect(),
     })
 }
@@ -296,11 +329,20 @@ fn fresh_namespace(host: &HostPlan, warnings: &mut BTreeSet<String>) -> Result<O
         write_sysctl(&path, value)
             .map_err(|error| Failure::host(format!("{:?}: cannot set {key}", host.node), error))?;
     }
-    let probe = std::net::UdpSocket::bind("0.0.0.0:0").map_err(why)?;
+    own_namespace().map_err(why)
+}
+
+/// The calling thread's network namespace.
+fn own_namespace() -> io::Result<OwnedFd> {
+    let probe = std::net::UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: returns a new descriptor or -1.
-    let fd = check(unsafe { libc::ioctl(probe.as_raw_fd(), SIOCGSKNS) }).map_err(why)?;
+    let fd = check(unsafe { libc::ioctl(probe.as_raw_fd(), SIOCGSKNS) })?;
     // SAFETY: just created and owned by nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn is_external(host: &HostPlan) -> bool {
+    host.hardware.as_ref().is_some_and(HardwarePlan::is_external)
 }
 
 fn write_sysctls(settings: &[(&str, &str)], warnings: &mut BTreeSet<String>) {
@@ -330,6 +372,9 @@ fn write_sysctl(path: &str, value: &str) -> io::Result<()> {
 fn connect(plan: &Plan, list: &[Node]) -> io::Result<()> {
     let mut requests = netlink::Netlink::open()?;
     for (index, (node, host)) in list.iter().zip(&plan.hosts).enumerate() {
+        if node.external {
+            continue;
+        }
         requests.add_veth(&netlink::Veth {
             near_name: &format!("f{index}"),
             near_index: node.interface,
@@ -363,6 +408,9 @@ fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
         .collect();
     let work = || -> io::Result<()> {
         for (node, host) in list.iter().zip(&plan.hosts) {
+            if node.external {
+                continue;
+            }
             enter(node.namespace.as_raw_fd())?;
             let mut requests = netlink::Netlink::open()?;
             ethtool::offloads_off(requests.fd(), "eth0")?;

@@ -22,14 +22,12 @@ pub(super) struct Route {
 pub(super) fn cover(network: &Network, nodes: &Nodes) -> (Vec<Route>, BTreeSet<PortId>) {
     let mut covered = BTreeSet::new();
     let mut routes: Vec<Route> = Vec::new();
-    for (sender, from) in nodes.list.iter().enumerate() {
+    // Devices and virtual machines cannot be asked to send or receive probes.
+    let ours = || nodes.list.iter().enumerate().filter(|(_, node)| !node.external);
+    for (sender, from) in ours() {
         loop {
             let fresh = |ports: &[PortId]| ports.iter().filter(|port| !covered.contains(*port)).count();
-            let candidates = nodes
-                .list
-                .iter()
-                .enumerate()
-                .filter(|(receiver, _)| *receiver != sender);
+            let candidates = ours().filter(|(receiver, _)| *receiver != sender);
             let best = candidates
                 .filter_map(|(receiver, to)| {
                     let ports = network.routes.path(&network.ports, from.id, to.id)?;
