@@ -1,7 +1,7 @@
 //! What a plan must keep beyond its shape.
 
 use crate::error::EndpointError;
-use crate::plan::{Background, EndpointPlan, MqttRole, Pattern, Protocol, Release, Traffic};
+use crate::plan::{Background, EndpointPlan, Pattern, Protocol, Publication, Release, Traffic};
 use crate::wire::HEADER_BYTES;
 use std::collections::BTreeSet;
 
@@ -21,6 +21,9 @@ pub fn check(plan: &EndpointPlan) -> Result<(), EndpointError> {
             format!("flow {flow} has two senders: their sequence numbers could not be told apart")
         })
     };
+    ensure(plan.housekeeping_ns > 0, "housekeeping_ns", || {
+        "an interval of zero".to_owned()
+    })?;
     let mut client_ids = BTreeSet::new();
     for (index, client) in plan.clients.iter().enumerate() {
         let path = format!("clients[{index}]");
@@ -37,13 +40,13 @@ pub fn check(plan: &EndpointPlan) -> Result<(), EndpointError> {
         ensure(!bare_password, format!("{path}.password"), || {
             "MQTT 3.1.1 knows no password without a username".to_owned()
         })?;
-        if let MqttRole::Publish {
+        if let Some(Publication {
             topic,
             flow,
             payload_bytes,
             release,
             ..
-        } = &client.role
+        }) = client.role.publication()
         {
             let path = format!("{path}.role");
             own_flow(&path, *flow)?;

@@ -2,6 +2,7 @@
 
 use crate::sys::{Waker, monotonic_ns};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,6 +24,16 @@ impl NamespaceProvider for SameNamespace {
     fn enter(&self, _node: &str) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Orders for endpoints that run in the caller's thread ([`crate::run_here`]): a descriptor that is watched with their sockets.
+pub trait Orders {
+    /// Becomes readable when there is an order, or when whoever gives them is gone.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+    /// Takes what there is and passes it on to `control`.
+    fn take(&mut self, control: &Control);
+    /// Everything that connects before the start is connected.
+    fn ready(&mut self);
 }
 
 /// CLOCK_MONOTONIC, counted from an epoch of the caller's.
@@ -61,6 +72,7 @@ struct State {
     ready: bool,
     finished: bool,
     start_ns: Option<i64>,
+    resumes: bool,
 }
 
 /// Steers one run from another thread; share it by reference or `Arc`.
@@ -89,6 +101,12 @@ impl Control {
     pub fn start_at(&self, start_ns: i64) {
         lock(&self.state).start_ns = Some(start_ns);
         self.wake();
+    }
+
+    /// Like [`Self::start_at`] for endpoints that join a run which has started: releases whose time is over are passed over.
+    pub fn resume_at(&self, start_ns: i64) {
+        lock(&self.state).resumes = true;
+        self.start_at(start_ns);
     }
 
     /// Ends the run at once; what was recorded is kept. Safe to call at any time.
@@ -130,6 +148,10 @@ impl Control {
 
     pub(crate) fn start_ns(&self) -> Option<i64> {
         lock(&self.state).start_ns
+    }
+
+    pub(crate) fn resumes(&self) -> bool {
+        lock(&self.state).resumes
     }
 
     pub(crate) fn set_ready(&self) {

@@ -61,6 +61,26 @@ impl Histogram {
         self.max
     }
 
+    /// The buckets that are not empty, so that histograms of several processes can be added.
+    #[must_use]
+    pub(crate) fn buckets(&self) -> Vec<(u32, u64)> {
+        let all = self.buckets.iter().enumerate();
+        all.filter(|(_, count)| **count > 0)
+            .map(|(index, count)| (index as u32, *count))
+            .collect()
+    }
+
+    /// Adds what another histogram counted.
+    pub(crate) fn add(&mut self, buckets: &[(u32, u64)], max: u64) {
+        for (index, count) in buckets {
+            if let Some(bucket) = self.buckets.get_mut(*index as usize) {
+                *bucket += count;
+                self.count += count;
+            }
+        }
+        self.max = self.max.max(max);
+    }
+
     #[must_use]
     pub(crate) fn summary(&self) -> Lateness {
         Lateness {

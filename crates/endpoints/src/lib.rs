@@ -24,10 +24,10 @@ mod sys;
 pub mod wire;
 
 pub use check::check;
-pub use control::{Control, NamespaceProvider, Progress, RunClock, SameNamespace};
+pub use control::{Control, NamespaceProvider, Orders, Progress, RunClock, SameNamespace};
 pub use error::EndpointError;
 pub use plan::EndpointPlan;
 pub use release::{Due, Releases};
-pub use run::run;
+pub use run::{run, run_here};
 pub use summary::Summary;
 pub use sys::monotonic_ns;

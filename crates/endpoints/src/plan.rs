@@ -49,6 +49,9 @@ pub struct EndpointPlan {
     /// The last part before a release is waited for actively, since a sleeping thread wakes late. 0: never spin.
     #[serde(default = "defaults::spin")]
     pub spin_ns: u64,
+    /// Timeouts and keep-alive are looked at this often; a process that mostly sleeps wakes for it.
+    #[serde(default = "defaults::housekeeping")]
+    pub housekeeping_ns: u64,
     /// SCHED_FIFO priority of the traffic thread, tried and reported; keep it below that of the fabric thread.
     #[serde(default)]
     pub fifo_priority: Option<u8>,
@@ -88,6 +91,12 @@ pub struct MqttClient {
     pub username: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
+    /// When it connects, after the start; before the start where absent. Its messages wait until it is through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_at_ns: Option<u64>,
+    /// How long after the others' it begins to connect, before the start; by its place in the plan where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_delay_ns: Option<u64>,
     pub role: MqttRole,
 }
 
@@ -155,30 +164,71 @@ impl From<Qos> for u8 {
     }
 }
 
-/// What a client does with its connection: `{"kind": "publish", ...}` or `{"kind": "subscribe", ...}`.
+/// What a client does with its connection: `{"kind": "publish", ...}`, `{"kind": "subscribe", ...}` or
+/// `{"kind": "both", "publish": {...}, "subscribe": {...}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum MqttRole {
-    Publish {
-        topic: String,
-        #[serde(default)]
-        qos: Qos,
-        /// Number of the flow; stands in the payload and in the records.
-        flow: u32,
-        /// Size of the payload; at least the 24 bytes of the measurement header.
-        payload_bytes: u32,
-        release: Release,
+    Publish(Publication),
+    Subscribe(Subscription),
+    Both {
+        publish: Publication,
+        subscribe: Subscription,
     },
-    Subscribe {
-        /// Topic filter.
-        filter: String,
-        #[serde(default)]
-        qos: Qos,
-        /// The flow that is expected here; another one is recorded under its own number and counted as unexpected.
-        flow: u32,
-        /// Number of the receiver; stands in the records.
-        receiver: u32,
-    },
+}
+
+/// What a client publishes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Publication {
+    pub topic: String,
+    #[serde(default)]
+    pub qos: Qos,
+    /// Number of the flow; stands in the payload and in the records.
+    pub flow: u32,
+    /// Size of the payload; at least the 24 bytes of the measurement header.
+    pub payload_bytes: u32,
+    /// What stands behind the measurement header, cut or filled up to the payload's size; fill bytes where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    pub release: Release,
+}
+
+/// What a client subscribes to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscription {
+    /// Topic filter.
+    pub filter: String,
+    #[serde(default)]
+    pub qos: Qos,
+    /// The flow that is expected here; another one is recorded under its own number and counted as unexpected.
+    pub flow: u32,
+    /// Further flows that are expected here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_flows: Vec<u32>,
+    /// Number of the receiver; stands in the records.
+    pub receiver: u32,
+}
+
+impl MqttRole {
+    /// What it publishes, if it does.
+    #[must_use]
+    pub fn publication(&self) -> Option<&Publication> {
+        match self {
+            Self::Publish(publish) | Self::Both { publish, .. } => Some(publish),
+            Self::Subscribe(_) => None,
+        }
+    }
+
+    /// What it subscribes to, if it does.
+    #[must_use]
+    pub fn subscription(&self) -> Option<&Subscription> {
+        match self {
+            Self::Subscribe(subscribe) | Self::Both { subscribe, .. } => Some(subscribe),
+            Self::Publish(_) => None,
+        }
+    }
 }
 
 /// When messages are released: at `nominal + uniform [0, jitter_ns]`, the nominal times by `pattern`.
@@ -354,6 +404,9 @@ mod defaults {
     }
     pub(super) fn spin() -> u64 {
         60_000
+    }
+    pub(super) fn housekeeping() -> u64 {
+        20_000_000
     }
     pub(super) fn mqtt_port() -> u16 {
         1883

@@ -111,20 +111,34 @@ pub fn read_records(path: &Path) -> io::Result<Vec<Record>> {
 
 /// Buffer size at which records go to the writer thread.
 const BATCH: usize = 6000 * RECORD_BYTES;
+/// Likewise where no thread writes.
+const SMALL_BATCH: usize = 200 * RECORD_BYTES;
 /// Buffers in use at most; beyond that the traffic thread waits for the disk rather than losing records.
 const BUFFERS: usize = 64;
 
-/// Collects records without system calls; a thread of its own writes them to the file.
+/// Collects records without system calls and hands them on when told to.
 #[derive(Debug)]
 pub struct Recorder {
     buffer: Vec<u8>,
-    full: Option<SyncSender<Vec<u8>>>,
-    empty: Receiver<Vec<u8>>,
-    writer: Option<JoinHandle<io::Result<()>>>,
+    batch: usize,
+    sink: Sink,
+}
+
+/// Where full buffers go.
+#[derive(Debug)]
+enum Sink {
+    /// A thread of its own writes them, so that a busy traffic thread never waits for a disk.
+    Thread {
+        full: Option<SyncSender<Vec<u8>>>,
+        empty: Receiver<Vec<u8>>,
+        writer: Option<JoinHandle<io::Result<()>>>,
+    },
+    /// Written at once: for endpoints that share a host with hundreds of their like and have little to say.
+    File(File),
 }
 
 impl Recorder {
-    /// Creates (or empties) the file.
+    /// Creates (or empties) the file, and a thread that writes it.
     ///
     /// # Errors
     /// When the file cannot be created or the thread not be started.
@@ -137,9 +151,27 @@ impl Recorder {
             .spawn(move || write_all(file, &filled, &emptied))?;
         Ok(Self {
             buffer: Vec::with_capacity(2 * BATCH),
-            full: Some(full),
-            empty,
-            writer: Some(writer),
+            batch: BATCH,
+            sink: Sink::Thread {
+                full: Some(full),
+                empty,
+                writer: Some(writer),
+            },
+        })
+    }
+
+    /// Opens the file behind its last whole record (a predecessor may have been killed while it wrote); no thread.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn append(path: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let length = file.metadata()?.len();
+        file.set_len(length - length % RECORD_BYTES as u64)?;
+        Ok(Self {
+            buffer: Vec::new(),
+            batch: SMALL_BATCH,
+            sink: Sink::File(file),
         })
     }
 
@@ -153,7 +185,14 @@ impl Recorder {
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.buffer.len() >= BATCH
+        self.buffer.len() >= self.batch
+    }
+
+    /// Is there nothing to write?
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
     }
 
     /// Hands what there is to the writer.
@@ -164,12 +203,20 @@ impl Recorder {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let fresh = match self.empty.try_recv() {
+        let (full, empty) = match &mut self.sink {
+            Sink::File(file) => {
+                file.write_all(&self.buffer)?;
+                self.buffer.clear();
+                return Ok(());
+            }
+            Sink::Thread { full, empty, .. } => (full, empty),
+        };
+        let fresh = match empty.try_recv() {
             Ok(buffer) => buffer,
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => Vec::with_capacity(2 * BATCH),
         };
         let filled = std::mem::replace(&mut self.buffer, fresh);
-        match self.full.as_ref().map(|full| full.send(filled)) {
+        match full.as_ref().map(|full| full.send(filled)) {
             Some(Ok(())) => Ok(()),
             Some(Err(_)) | None => self.join(),
         }
@@ -185,8 +232,11 @@ impl Recorder {
     }
 
     fn join(&mut self) -> io::Result<()> {
-        self.full = None;
-        match self.writer.take().map(JoinHandle::join) {
+        let Sink::Thread { full, writer, .. } = &mut self.sink else {
+            return Ok(());
+        };
+        *full = None;
+        match writer.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(io::Error::other("the writer of records panicked")),
             None => Err(io::Error::other("the writer of records had stopped")),
@@ -222,6 +272,19 @@ mod tests {
             let record = Record { qos, flags, flow, receiver, sequence, size, nominal_ns, time_ns, ..blank };
             prop_assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record));
         }
+    }
+
+    #[test]
+    fn a_successor_goes_on_behind_the_last_whole_record() {
+        let path = std::env::temp_dir().join(format!("timebound-append-{}.bin", std::process::id()));
+        std::fs::write(&path, [0; RECORD_BYTES + 7]).unwrap();
+        let record = Record::from_bytes(&[1; RECORD_BYTES]).unwrap();
+        let mut recorder = Recorder::append(&path).unwrap();
+        recorder.push(&record);
+        recorder.finish().unwrap();
+        let found = read_records(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((found.len(), found[1]), (2, record));
     }
 
     #[test]

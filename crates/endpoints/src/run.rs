@@ -1,7 +1,7 @@
 //! A run of all endpoints of a plan.
 
 use crate::check::check;
-use crate::control::{Control, NamespaceProvider, RunClock};
+use crate::control::{Control, NamespaceProvider, Orders, RunClock};
 use crate::error::EndpointError;
 use crate::measured::{Measured, Shared};
 use crate::plan::EndpointPlan;
@@ -29,6 +29,33 @@ pub fn run(
     result
 }
 
+/// Like [`run`] in the caller's thread and with no other: for a process of its own that is one of hundreds. Records are appended to
+/// `output`, so that a successor goes on where a process that was killed had stopped.
+///
+/// # Errors
+/// See [`EndpointError`]; background traffic needs threads and is refused.
+pub fn run_here(
+    plan: &EndpointPlan,
+    namespaces: &dyn NamespaceProvider,
+    clock: RunClock,
+    control: &Control,
+    output: &Path,
+    orders: &mut dyn Orders,
+) -> Result<Summary, EndpointError> {
+    check(plan)?;
+    if !plan.background.is_empty() {
+        return Err(EndpointError::Plan {
+            path: "background".to_owned(),
+            message: "background traffic needs threads of its own".to_owned(),
+        });
+    }
+    let shared = Shared::default();
+    let result = Measured::new(plan, namespaces, clock, (control, &shared), output, Some(orders))
+        .and_then(Measured::run);
+    control.set_finished();
+    result
+}
+
 fn threads(
     plan: &EndpointPlan,
     namespaces: &dyn NamespaceProvider,
@@ -48,8 +75,8 @@ fn threads(
         });
         let measured = scope.spawn(move || {
             let _guard = AbortUnlessDone::new(shared, control);
-            let result =
-                Measured::new(plan, namespaces, clock, (control, shared), output).and_then(Measured::run);
+            let result = Measured::new(plan, namespaces, clock, (control, shared), output, None)
+                .and_then(Measured::run);
             abort_on_error(result, shared, control)
         });
         (join(measured), background.map(join))

@@ -4,8 +4,10 @@
 //! knows 3.1.1 and 5). `mqtt-protocol-core` would bring the state machine too, but keeps every PUBLISH in shared allocations and
 //! adds a dozen crates of build.
 
-use crate::plan::{MqttClient, MqttRole, Protocol, Qos};
-use crate::wire::{FILL, FrameLayout, Framed, Header, PublishView, next_packet, publish_frame_layout};
+use crate::plan::{MqttClient, Protocol, Publication, Qos};
+use crate::wire::{
+    FILL, FrameLayout, Framed, HEADER_BYTES, Header, PublishView, next_packet, publish_frame_layout,
+};
 use mqtt5_protocol::packet::MqttPacket;
 use mqtt5_protocol::packet::connack::ConnAckPacket;
 use mqtt5_protocol::packet::connect::ConnectPacket;
@@ -86,24 +88,17 @@ impl Session {
     /// # Errors
     /// A reason when the codec cannot write CONNECT or PUBLISH for this client.
     pub(crate) fn open(client: &MqttClient, out: &mut Vec<u8>) -> Result<Self, String> {
-        let (subscription, template) = match &client.role {
-            MqttRole::Subscribe { filter, qos, .. } => (Some((filter.clone(), *qos)), None),
-            MqttRole::Publish {
-                topic,
-                qos,
-                flow,
-                payload_bytes,
-                ..
-            } => {
-                let template = Template::new(client.protocol, topic, *qos, *flow, *payload_bytes as usize)?;
-                (None, Some(template))
-            }
-        };
+        let subscription = client.role.subscription();
+        let template = client
+            .role
+            .publication()
+            .map(|publication| Template::new(client.protocol, publication))
+            .transpose()?;
         encode(&connect_packet(client), out)?;
         Ok(Self {
             protocol: client.protocol,
             state: State::Connecting,
-            subscription,
+            subscription: subscription.map(|subscription| (subscription.filter.clone(), subscription.qos)),
             template,
             in_flight: HashMap::with_capacity(64),
             next_packet_id: SUBSCRIBE_ID,
@@ -320,17 +315,26 @@ impl Session {
 }
 
 impl Template {
-    fn new(
-        protocol: Protocol,
-        topic: &str,
-        qos: Qos,
-        flow: u32,
-        payload_bytes: usize,
-    ) -> Result<Self, String> {
-        let payload = vec![FILL; payload_bytes];
+    fn new(protocol: Protocol, publication: &Publication) -> Result<Self, String> {
+        let Publication {
+            topic,
+            qos,
+            flow,
+            payload_bytes,
+            content,
+            ..
+        } = publication;
+        let (qos, flow, payload_bytes) = (*qos, *flow, *payload_bytes as usize);
+        let mut payload = vec![FILL; payload_bytes];
+        let content = content.as_deref().unwrap_or_default().as_bytes();
+        payload
+            .iter_mut()
+            .skip(HEADER_BYTES)
+            .zip(content)
+            .for_each(|(to, from)| *to = *from);
         let packet = match protocol {
-            Protocol::V4 => PublishPacket::new_v311(topic, payload, codec_qos(qos)),
-            Protocol::V5 => PublishPacket::new(topic, payload, codec_qos(qos)),
+            Protocol::V4 => PublishPacket::new_v311(topic.as_str(), payload, codec_qos(qos)),
+            Protocol::V5 => PublishPacket::new(topic.as_str(), payload, codec_qos(qos)),
         };
         let mut frame = Vec::new();
         encode(&packet.with_packet_id(SUBSCRIBE_ID), &mut frame)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Pattern, Release};
+use crate::plan::{MqttRole, Pattern, Release, Subscription};
 use mqtt5_protocol::packet::suback::SubAckReasonCode;
 use mqtt5_protocol::{Packet, ReasonCode};
 use proptest::prelude::*;
@@ -18,6 +18,8 @@ fn client(protocol: Protocol, role: MqttRole) -> MqttClient {
         keep_alive_s: 60,
         username: Some("user".into()),
         password: Some("secret".into()),
+        connect_at_ns: None,
+        connect_delay_ns: None,
         role,
     }
 }
@@ -29,22 +31,24 @@ fn publisher(qos: Qos) -> MqttRole {
         pattern: Pattern::Periodic { period_ns: 1 },
         seed: 0,
     };
-    MqttRole::Publish {
+    MqttRole::Publish(Publication {
         topic: "a/b".into(),
         qos,
         flow: 7,
         payload_bytes: 100,
+        content: Some("<x/>".into()),
         release,
-    }
+    })
 }
 
 fn subscriber(qos: Qos) -> MqttRole {
-    MqttRole::Subscribe {
+    MqttRole::Subscribe(Subscription {
         filter: "a/#".into(),
         qos,
         flow: 7,
+        more_flows: Vec::new(),
         receiver: 3,
-    }
+    })
 }
 
 fn bytes(packet: &impl MqttPacket) -> Vec<u8> {
@@ -79,7 +83,7 @@ fn connack(protocol: Protocol) -> Vec<u8> {
 
 fn ready(protocol: Protocol, role: MqttRole) -> Session {
     let mut out = Vec::new();
-    let subscribes = matches!(role, MqttRole::Subscribe { .. });
+    let subscribes = role.subscription().is_some();
     let mut session = Session::open(&client(protocol, role), &mut out).unwrap();
     let level = u8::from(protocol);
     assert!(matches!(&read(&out, level)[..], [Packet::Connect(packet)] if packet.protocol_version == level));

@@ -1,5 +1,6 @@
 //! What a run of endpoints says at its end, as JSON.
 
+use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Counts of one run. Times are ns since the epoch of the run's clock.
@@ -19,6 +20,37 @@ pub struct Summary {
     pub events: Vec<ConnectionEvent>,
     /// How late releases were written (written - (nominal + drawn jitter)), over all senders.
     pub lateness_ns: Lateness,
+    /// The histogram behind it, so that summaries of several processes can be merged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lateness_buckets: Vec<(u32, u64)>,
+}
+
+impl Summary {
+    /// One summary of several processes that shared a run.
+    #[must_use]
+    pub fn merge(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts = parts.into_iter();
+        let Some(mut all) = parts.next() else {
+            return Self::default();
+        };
+        let mut lateness = Histogram::default();
+        lateness.add(&all.lateness_buckets, all.lateness_ns.max);
+        for part in parts {
+            lateness.add(&part.lateness_buckets, part.lateness_ns.max);
+            all.start_ns = all.start_ns.min(part.start_ns);
+            all.end_ns = all.end_ns.max(part.end_ns);
+            all.stopped |= part.stopped;
+            all.fifo &= part.fifo;
+            all.senders.extend(part.senders);
+            all.receivers.extend(part.receivers);
+            all.background.extend(part.background);
+            all.events.extend(part.events);
+        }
+        all.events.sort_by_key(|event| event.time_ns);
+        all.lateness_ns = lateness.summary();
+        all.lateness_buckets.clear();
+        all
+    }
 }
 
 /// A publisher or UDP sender.
@@ -102,4 +134,27 @@ pub struct Lateness {
     pub p99: u64,
     pub p999: u64,
     pub max: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_lateness_is_that_of_all_messages_together() {
+        let part = |values: &[u64]| {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|value| histogram.enter(*value));
+            Summary {
+                lateness_ns: histogram.summary(),
+                lateness_buckets: histogram.buckets(),
+                ..Summary::default()
+            }
+        };
+        let whole = part(&[1, 2, 3, 1000, 50_000]);
+        let merged = Summary::merge([part(&[1000, 2]), part(&[]), part(&[50_000, 1, 3])]);
+        assert_eq!(merged.lateness_ns, whole.lateness_ns);
+        assert!(merged.lateness_buckets.is_empty());
+        assert_eq!(Summary::merge([]), Summary::default());
+    }
 }

@@ -53,6 +53,9 @@ pub struct Plan {
     /// The plan of `timebound-endpoints`, passed on as it is; null where a run has no built-in endpoints.
     #[serde(default)]
     pub endpoints: Option<serde_json::Value>,
+    /// One process for all built-in endpoints, or one for each node that has some.
+    #[serde(default)]
+    pub endpoint_processes: EndpointProcesses,
     #[serde(default)]
     pub captures: Vec<CapturePlan>,
     /// Changes of link conditions, in any order.
@@ -79,6 +82,18 @@ pub struct Plan {
     /// Bytes kept of the output of each program; the rest is dropped, and the log says so.
     #[serde(default = "default_log_limit")]
     pub log_limit_bytes: u64,
+}
+
+/// How the built-in endpoints are spread over processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndpointProcesses {
+    /// One with real-time priority: the most exact releases, and the least cost.
+    #[default]
+    Shared,
+    /// One per node, with ordinary priority like a program: CPU time, memory and limits are the node's, and a node's endpoints
+    /// can be killed, paused and started again.
+    PerNode,
 }
 
 /// Where a run is listed; see [`crate::control`].

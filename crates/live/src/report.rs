@@ -53,6 +53,8 @@ pub struct Times {
     pub setup_ns: u64,
     /// Programs and endpoints ended. (What the kernel removes after our end is not in it.)
     pub stop_ns: u64,
+    /// Spent by PID 1 on taking the samples of `nodes.csv`.
+    pub statistics_ns: u64,
 }
 
 /// What the emulator itself did to the frames.

@@ -88,10 +88,7 @@ impl Run {
         };
         let plan = &prepared.plan;
         // Before the first thread of ours: a fork takes only the calling one along.
-        let traffic = match &plan.endpoints {
-            Some(endpoints) => Some(Traffic::fork(endpoints, &nodes, &plan.folder)?),
-            None => None,
-        };
+        let traffic = Traffic::fork(plan, &nodes)?;
         let stage = Stage::open(plan, &prepared.network, &nodes)?;
         times.bring_up_ns = times.bring_up_ns.max(clock::monotonic() - begun);
         let statistics = match plan.statistics.node_interval_ns {
@@ -180,9 +177,9 @@ impl Run {
             match &mut self.traffic {
                 Some(traffic) if programs_ready && !connecting => {
                     connecting = true;
-                    traffic.connect();
+                    traffic.connect()?;
                 }
-                Some(traffic) if traffic.state != State::Waiting => break,
+                Some(traffic) if connecting && traffic.state() != State::Waiting => break,
                 Some(_) => {}
                 None if programs_ready => break,
                 None => {}
@@ -219,7 +216,7 @@ impl Run {
             origin: epoch,
         }));
         if let Some(traffic) = &mut self.traffic {
-            traffic.start(epoch);
+            traffic.begin(epoch);
         }
         self.epoch = Some(epoch);
         self.epoch_unix = Some(epoch.saturating_add_signed(clock::realtime_offset()));
@@ -264,7 +261,7 @@ impl Run {
             let endpoints_over = self
                 .traffic
                 .as_ref()
-                .is_none_or(|traffic| traffic.state == State::Over);
+                .is_none_or(|traffic| traffic.state() == State::Over);
             if time >= duration + drain && (endpoints_over || time >= duration + drain + ENDPOINTS_GRACE) {
                 return Ok(());
             }
@@ -274,7 +271,7 @@ impl Run {
     fn sample(&mut self, time: i64) -> Result<(), Failure> {
         match &mut self.statistics {
             Some(statistics) => statistics
-                .sample(time, &self.nodes, &self.prepared.programs)
+                .sample(time, &self.nodes, &self.prepared.programs, self.traffic.as_ref())
                 .map_err(|error| Failure::host("cannot write nodes.csv", error)),
             None => Ok(()),
         }
@@ -352,7 +349,7 @@ impl Run {
         let is_over = |run: &Self| {
             run.traffic
                 .as_ref()
-                .is_none_or(|traffic| traffic.state == State::Over)
+                .is_none_or(|traffic| traffic.state() == State::Over)
         };
         while !is_over(self) && clock::monotonic() - begun < ENDPOINTS_GRACE {
             let _ = self.tick(TICK);
@@ -363,6 +360,15 @@ impl Run {
         let plan = &self.prepared.plan;
         let (plane, writer_failure) = self.stage.close();
         let failure = failure.or_else(|| writer_failure.map(Failure::Host));
+        let (endpoints, failure) = match self.traffic.as_mut().map(Traffic::collect) {
+            Some(Ok(summary)) => (summary, failure),
+            Some(Err(error)) => (None, failure.or(Some(error))),
+            None => (None, failure),
+        };
+        self.times.statistics_ns = self
+            .statistics
+            .as_ref()
+            .map_or(0, |statistics| statistics.spent_ns);
         let about = Circumstances {
             rootless: self.rootless,
             measured: self.epoch.map(|_| plan.duration_ns),
@@ -397,7 +403,7 @@ impl Run {
                 .prepared
                 .programs
                 .reports(self.epoch.unwrap_or_else(clock::monotonic)),
-            endpoints: self.traffic.as_mut().and_then(|traffic| traffic.summary.take()),
+            endpoints,
             warnings: std::mem::take(&mut self.warnings),
         };
         (report, failure)

@@ -16,7 +16,7 @@ from typing import Any
 
 from timebound.engine.nodes import host_plan
 from timebound.engine.predict import Prediction
-from timebound.scenario.model import Direction, Event
+from timebound.scenario.model import Direction, Event, MqttStack, Scenario
 from timebound.stacks import hardware
 
 SETTLE_NS = 1_000_000_000
@@ -89,6 +89,7 @@ def emulation_plan(
         "markers": [marker.plan() for marker in plan.markers],
         "programs": programs,
         "endpoints": endpoints,
+        "endpoint_processes": endpoint_processes(prediction.plan.scenario),
         "captures": [
             {
                 "file": f"{port.replace('->', '-')}.pcapng",
@@ -103,6 +104,16 @@ def emulation_plan(
         "lifecycle": [{"at_ns": e.at_ns, "node": e.node, "order": e.order} for e in scenario.node_events],
         "log_limit_bytes": run.log_limit_bytes,
     }
+
+
+def endpoint_processes(scenario: Scenario) -> str:
+    """Whether each host gets a process of its own for its built-in clients (`clients` of the stack)."""
+    stack = scenario.stack
+    stated = stack.clients if isinstance(stack, MqttStack) else "auto"
+    if stated != "auto":
+        return stated
+    limited = any(host.cpu_share is not None or host.memory_bytes is not None for host in scenario.hosts)
+    return "per-node" if limited or scenario.node_events else "shared"
 
 
 def _changes(prediction: Prediction, event: Event) -> Iterator[dict[str, Any]]:

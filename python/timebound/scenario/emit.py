@@ -238,6 +238,10 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
         entry["mean-extra"] = format_time(flow.mean_extra_ns)
     if flow.offset_ns is not None:
         entry["offset"] = format_time(flow.offset_ns)
+    if flow.start_ns:
+        entry["start"] = format_time(flow.start_ns)
+    if flow.content is not None:
+        entry["content"] = flow.content
     if len(flow.services) == 1:
         entry["broker"] = flow.services[0].broker
     return entry
@@ -247,7 +251,14 @@ def _stack(stack: Stack) -> dict[str, Any]:
     if not isinstance(stack, MqttStack):
         return {"udp": {"multicast": stack.multicast}}
     brokers = [{"node": broker.node, "program": broker.program, "port": broker.port} for broker in stack.brokers]
-    return {"mqtt": {"broker": brokers, "version": stack.version}}
+    return {
+        "mqtt": {
+            "broker": brokers,
+            "version": stack.version,
+            "clients": stack.clients,
+            "connections": stack.connections,
+        }
+    }
 
 
 def _background(item: Background) -> dict[str, Any]:

@@ -281,6 +281,10 @@ class Flow:
     """Mean of the exponential extra gap of a sporadic flow."""
     trace_ns: tuple[int, ...] = ()
     """Release times of a trace, in order."""
+    start_ns: int = 0
+    """When its clients connect, from the start of the run (warm-up included); 0: before it. Release times count from then."""
+    content: str | None = None
+    """Absolute path of a file with the text of a message; `None`: fill bytes."""
     services: tuple[Service, ...] = ()
     """MQTT only: who serves which receiver; the publisher sends one copy to each broker named here."""
 
@@ -300,6 +304,9 @@ class MqttStack:
 
     brokers: tuple[Broker, ...]
     version: Literal["5", "3.1.1"] = "5"
+    clients: Literal["auto", "shared", "per-node"] = "auto"
+    """Processes of the built-in clients."""
+    connections: Literal["per-flow", "per-node"] = "per-flow"
     kind: Literal["mqtt"] = "mqtt"
 
 

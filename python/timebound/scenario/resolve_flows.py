@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from pathlib import Path as FilePath
 
 from timebound.scenario import shape
 from timebound.scenario.context import Context, close_to
@@ -35,6 +36,9 @@ _FIELDS = {
     "offset": "offset_ns",
     "trace": "trace_ns",
     "broker": "services",
+    "start": "start_ns",
+    "join": "start_ns",
+    "content": "content",
     "name": "name",
 }
 
@@ -72,7 +76,12 @@ def resolve_stack(stack: shape.Stack, net: Net, context: Context) -> Stack:
                 context.error(path, f"two brokers on {name!r}", "name every host once")
             else:
                 brokers.append(Broker(node=name, program=broker.program, port=broker.port))
-    return MqttStack(brokers=tuple(brokers), version=stack.mqtt.version)
+    return MqttStack(
+        brokers=tuple(brokers),
+        version=stack.mqtt.version,
+        clients=stack.mqtt.clients,
+        connections=stack.mqtt.connections,
+    )
 
 
 class FlowResolver:
@@ -142,6 +151,8 @@ class FlowResolver:
                     offset_ns=flow.offset,
                     mean_extra_ns=self.mean_extra(flow, period),
                     trace_ns=tuple(flow.trace),
+                    start_ns=flow.start + number * flow.join,
+                    content=self.content(flow),
                     services=services,
                 )
             )
@@ -211,6 +222,13 @@ class FlowResolver:
                 f"use at least {MEASUREMENT_HEADER_BYTES} B",
             )
         mqtt = isinstance(self.stack, MqttStack)
+        for key, stated in (("start", flow.start), ("join", flow.join), ("content", flow.content)):
+            if stated and not mqtt:
+                context.error((*path, key), f"{key} works with MQTT alone", "remove it, or use stack: {mqtt: ...}")
+        if flow.join and not flow.start:
+            context.error((*path, "join"), "join without start", "start: 1 ms, so that the first one joins as well")
+        if flow.content is not None:
+            self.check_content(flow.content, (*path, "content"))
         if flow.qos and not mqtt:
             context.warn((*path, "qos"), "qos has no meaning without MQTT", "remove it")
         if not mqtt:
@@ -227,6 +245,17 @@ class FlowResolver:
         elif flow.broker not in known:
             hint = close_to(flow.broker, known, f"brokers of the stack: {', '.join(known) or 'none'}")
             context.error((*path, "broker"), f"{flow.broker!r} is no broker of the stack", hint)
+
+    def content(self, flow: shape.Flow) -> str | None:
+        return None if flow.content is None else str(((self.context.folder or FilePath()) / flow.content).absolute())
+
+    def check_content(self, name: str, path: Path) -> None:
+        file = (self.context.folder or FilePath()) / name
+        try:
+            file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            self.context.error(path, f"{name!r} is no text that can be read: {reason}", "name a text file in UTF-8")
 
     def check_times(self, flow: shape.Flow, path: Path) -> None:
         context = self.context

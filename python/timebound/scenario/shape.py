@@ -45,6 +45,19 @@ class Flow(Shape):
     broker: str | None = Field(
         default=None, description="the broker that serves all receivers; default: the nearest of each", examples=["h5"]
     )
+    start: Time = Field(
+        default=0,
+        description="its clients connect at that time of the run (warm-up included) and publish from then; 0: before it",
+        examples=["2 s"],
+    )
+    join: Time = Field(
+        default=0, description="time between the starts of one instance and the next", examples=["50 ms"]
+    )
+    content: str | None = Field(
+        default=None,
+        description="text file (relative to this one) whose beginning fills a message behind its measurement header",
+        examples=["metering.xml"],
+    )
 
 
 class Broker(Shape):
@@ -78,6 +91,18 @@ class Mqtt(Shape):
         min_length=1, description="broker or brokers", examples=["h5"]
     )
     version: Literal["5", "3.1.1"] = Field(default="5", description="version of the protocol", examples=["3.1.1"])
+    clients: Literal["auto", "shared", "per-node"] = Field(
+        default="auto",
+        description="processes of the built-in clients. shared: one with real-time priority, for exact releases; per-node: "
+        "one for each host, whose CPU time and memory are the host's; auto: per-node where a host has limits or orders",
+        examples=["per-node"],
+    )
+    connections: Literal["per-flow", "per-node"] = Field(
+        default="per-flow",
+        description="per-flow: each flow instance has its own, so that it can have its own class and bounds; per-node: one "
+        "for all that a host publishes and receives, as most devices do, without bounds for what it receives",
+        examples=["per-node"],
+    )
 
 
 class Udp(Shape):

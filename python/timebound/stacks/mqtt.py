@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from timebound.scenario.model import Broker, Flow, MqttStack
 from timebound.stacks import release
-from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream
+from timebound.stacks.plan import Follows, Marker, Plan, PlanError, Segment, Stream
 from timebound.stacks.wire import (
     DELAYED_ACK_NS,
     IPV4_HEADER,
@@ -40,6 +40,8 @@ HOST_JITTER_NS = 1_000_000
 
 def lay(plan: Plan, stack: MqttStack) -> None:
     """Adds the scenario's flows as MQTT connections, and the brokers as programs."""
+    if stack.connections == "per-node":
+        raise PlanError("stack", "connections: per-node is not obeyed yet", "use connections: per-flow")
     brokers = {broker.node: broker for broker in stack.brokers}
     for broker in stack.brokers:
         plan.role(broker.node, "broker")
@@ -141,6 +143,7 @@ class _Connection:
                 "qos": flow.qos,
                 "flow": self.leg,
                 "payload_bytes": flow.size_bytes,
+                "content": release.content(flow),
                 "release": release.emulated(flow, plan.scenario.run.seed),
             },
         )
@@ -192,6 +195,7 @@ class _Connection:
                 "local_port": port,
                 "dscp": self.flow.priority * release.DSCP_PER_CLASS,
                 "keep_alive_s": KEEP_ALIVE_S,
+                **release.joining(self.flow),
                 "role": role,
             }
         )

@@ -3,7 +3,7 @@
 use super::Core;
 use super::receiver::{Message, ReceiverState};
 use super::source::{Outgoing, SourceState};
-use crate::plan::{MqttClient, MqttRole};
+use crate::plan::MqttClient;
 use crate::record::Kind;
 use crate::session::{Event, Session};
 use crate::sockets::{is_pause, port_of};
@@ -77,18 +77,15 @@ pub(super) struct Client<'p> {
 
 impl<'p> Client<'p> {
     pub(super) fn new(plan: &'p MqttClient, token: u64) -> Self {
-        let (source, receiver, qos) = match &plan.role {
-            MqttRole::Publish {
-                qos,
-                flow,
-                payload_bytes,
-                release,
-                ..
-            } => (Some(SourceState::new(*flow, *payload_bytes, release)), None, *qos),
-            MqttRole::Subscribe {
-                qos, flow, receiver, ..
-            } => (None, Some(ReceiverState::new(*receiver, *flow)), *qos),
-        };
+        let (publication, subscription) = (plan.role.publication(), plan.role.subscription());
+        let source = publication.map(|publication| {
+            SourceState::new(publication.flow, publication.payload_bytes, &publication.release)
+        });
+        let receiver = subscription.map(|subscription| {
+            let expected = std::iter::once(subscription.flow).chain(subscription.more_flows.iter().copied());
+            ReceiverState::new(subscription.receiver, expected)
+        });
+        let qos = publication.map_or_else(Default::default, |publication| publication.qos);
         Self {
             plan,
             phase: Phase::Down,
@@ -281,7 +278,9 @@ impl<'p> Client<'p> {
         let Some(source) = &mut self.source else {
             return Ok(());
         };
-        if self.phase != Phase::Ready || self.pending.len() >= MOST_PENDING {
+        // A client that has never been through yet is still joining: what it wants to say waits for it.
+        let is_joining = !self.was_ready && self.plan.connect_at_ns.is_some();
+        if (self.phase != Phase::Ready && !is_joining) || self.pending.len() >= MOST_PENDING {
             source.dropped += 1;
             return Ok(());
         }

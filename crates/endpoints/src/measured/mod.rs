@@ -8,10 +8,10 @@ mod receiver;
 mod source;
 mod udp;
 
-use crate::control::{Control, NamespaceProvider, RunClock};
+use crate::control::{Control, NamespaceProvider, Orders, RunClock};
 use crate::error::EndpointError;
 use crate::histogram::Histogram;
-use crate::plan::{EndpointPlan, MqttRole};
+use crate::plan::EndpointPlan;
 use crate::record::Recorder;
 use crate::sockets::{Opener, Owner, address};
 use crate::summary::{ConnectionEvent, ConnectionEventKind, Summary};
@@ -51,13 +51,13 @@ enum Timer {
     ReleaseMqtt(u32),
     ReleaseUdp(u32),
     Connect(u32),
+    Flush,
     Housekeeping,
 }
 
-const HOUSEKEEPING_NS: i64 = 20_000_000;
 /// Records reach the file this often at least.
 const FLUSH_NS: i64 = 100_000_000;
-/// Keep-alive and connect timeouts are looked at this often.
+/// Keep-alive and connect timeouts are looked at this often, or with every housekeeping if that is rarer.
 const INSPECT_NS: i64 = 200_000_000;
 /// A connection that was refused while the broker starts is tried again after this.
 const RETRY_NS: i64 = 50_000_000;
@@ -70,6 +70,7 @@ const KIND_SHIFT: u32 = 32;
 const CLIENT: u64 = 0;
 const UDP_RECEIVER: u64 = 1;
 const WAKER: u64 = 2;
+const ORDERS: u64 = 3;
 
 pub(crate) struct Measured<'a> {
     plan: &'a EndpointPlan,
@@ -87,25 +88,37 @@ pub(crate) struct Measured<'a> {
     events: Vec<ConnectionEvent>,
     fifo: bool,
     start_ns: i64,
-    next_flush_ns: i64,
     next_inspection_ns: i64,
+    flush_is_due: bool,
+    orders: Option<&'a mut dyn Orders>,
 }
 
 impl<'a> Measured<'a> {
-    /// Sets up everything but the connections; runs in the traffic thread.
+    /// Sets up everything but the connections; runs in the traffic thread. With `orders` that is the caller's own, and nobody
+    /// else writes its records.
     pub(crate) fn new(
         plan: &'a EndpointPlan,
         namespaces: &'a dyn NamespaceProvider,
         clock: RunClock,
         (control, shared): (&'a Control, &'a Shared),
         output: &'a Path,
+        orders: Option<&'a mut dyn Orders>,
     ) -> Result<Self, EndpointError> {
         let system = |action| move |source| EndpointError::System { action, source };
-        let recorder = Recorder::create(output).map_err(|source| EndpointError::Output {
+        let recorder = match &orders {
+            Some(_) => Recorder::append(output),
+            None => Recorder::create(output),
+        };
+        let recorder = recorder.map_err(|source| EndpointError::Output {
             path: output.to_owned(),
             source,
         })?;
         let epoll = Epoll::new().map_err(system("create an epoll instance"))?;
+        if let Some(orders) = &orders {
+            epoll
+                .add(&orders.descriptor(), Interest::Read, ORDERS << KIND_SHIFT)
+                .map_err(system("watch for orders"))?;
+        }
         let waker = control.waker().map_err(system("create an eventfd"))?;
         epoll
             .add(&*waker, Interest::Read, WAKER << KIND_SHIFT)
@@ -156,8 +169,9 @@ impl<'a> Measured<'a> {
             events: Vec::new(),
             fifo,
             start_ns: 0,
-            next_flush_ns: 0,
             next_inspection_ns: 0,
+            flush_is_due: false,
+            orders,
         })
     }
 
@@ -211,6 +225,9 @@ impl<'a> Measured<'a> {
             return Ok(());
         }
         self.control.set_ready();
+        if let Some(orders) = &mut self.orders {
+            orders.ready();
+        }
         while !self.is_ended() && self.control.start_ns().is_none() {
             self.turn()?;
         }
@@ -233,37 +250,55 @@ impl<'a> Measured<'a> {
     fn all_connected(&self) -> bool {
         let background =
             self.plan.background.is_empty() || self.shared.background_ready.load(Ordering::SeqCst);
-        self.connected == self.clients.len() && background
+        let early = self
+            .clients
+            .iter()
+            .filter(|client| client.plan.connect_at_ns.is_none());
+        self.connected >= early.count() && background
     }
 
-    /// Subscribers first, so that nothing is published before they listen.
+    /// Subscribers first, so that nothing is published before they listen. Clients that join later have their time.
     fn schedule_connections(&mut self) {
-        let mut at_ns = self.core.clock.now_ns();
-        self.timers.push(Reverse((at_ns, Timer::Housekeeping)));
-        let subscribes = |client: &Client<'_>| matches!(client.plan.role, MqttRole::Subscribe { .. });
-        let (first, second): (Vec<_>, Vec<_>) =
-            (0..self.clients.len()).partition(|index| subscribes(&self.clients[*index]));
+        let begin_ns = self.core.clock.now_ns();
+        self.timers.push(Reverse((begin_ns, Timer::Housekeeping)));
+        let (first, second): (Vec<_>, Vec<_>) = (0..self.clients.len())
+            .filter(|index| self.clients[*index].plan.connect_at_ns.is_none())
+            .partition(|index| self.clients[*index].receiver.is_some());
+        let mut gap_ns = 0u64;
         for index in first.into_iter().chain(second) {
-            self.clients[index].give_up_ns = at_ns.saturating_add_unsigned(self.plan.connect_timeout_ns);
-            self.timers.push(Reverse((at_ns, Timer::Connect(index as u32))));
-            at_ns = at_ns.saturating_add_unsigned(self.plan.connect_gap_ns);
+            let delay_ns = self.clients[index].plan.connect_delay_ns.unwrap_or(gap_ns);
+            gap_ns = gap_ns.saturating_add(self.plan.connect_gap_ns);
+            self.connect_at(index, begin_ns.saturating_add_unsigned(delay_ns));
         }
+    }
+
+    fn connect_at(&mut self, index: usize, at_ns: i64) {
+        self.clients[index].give_up_ns = at_ns.saturating_add_unsigned(self.plan.connect_timeout_ns);
+        self.timers.push(Reverse((at_ns, Timer::Connect(index as u32))));
     }
 
     fn start_sources(&mut self, start_ns: i64, length_ns: u64) {
         self.start_ns = start_ns;
+        let now_ns = self.core.clock.now_ns();
+        let from_ns = if self.control.resumes() { now_ns } else { i64::MIN };
+        for index in 0..self.clients.len() {
+            if let Some(after_ns) = self.clients[index].plan.connect_at_ns {
+                let at_ns = start_ns.saturating_add_unsigned(after_ns);
+                self.connect_at(index, at_ns.max(now_ns));
+            }
+        }
         for (index, client) in self.clients.iter_mut().enumerate() {
             if let Some(at_ns) = client
                 .source
                 .as_mut()
-                .and_then(|source| source.start(start_ns, length_ns))
+                .and_then(|source| source.start(start_ns, length_ns, from_ns))
             {
                 self.timers
                     .push(Reverse((at_ns, Timer::ReleaseMqtt(index as u32))));
             }
         }
         for (index, sender) in self.udp.iter_mut().enumerate() {
-            if let Some(at_ns) = sender.source.start(start_ns, length_ns) {
+            if let Some(at_ns) = sender.source.start(start_ns, length_ns, from_ns) {
                 self.timers
                     .push(Reverse((at_ns, Timer::ReleaseUdp(index as u32))));
             }
@@ -295,6 +330,10 @@ impl<'a> Measured<'a> {
         result?;
         if self.core.recorder.is_full() {
             self.flush()?;
+        } else if !self.flush_is_due && !self.core.recorder.is_empty() {
+            self.flush_is_due = true;
+            let at_ns = self.core.clock.now_ns() + FLUSH_NS;
+            self.timers.push(Reverse((at_ns, Timer::Flush)));
         }
         Ok(())
     }
@@ -302,14 +341,14 @@ impl<'a> Measured<'a> {
     /// How long epoll may sleep, and how long it is to the next timer.
     fn time_to_next(&self) -> (i64, i64) {
         let Some(Reverse((at_ns, timer))) = self.timers.peek() else {
-            return (HOUSEKEEPING_NS, HOUSEKEEPING_NS);
+            return (INSPECT_NS, INSPECT_NS);
         };
         let left_ns = at_ns - self.core.clock.now_ns();
         let spin_ns = match timer {
             Timer::ReleaseMqtt(_) | Timer::ReleaseUdp(_) => {
                 i64::try_from(self.plan.spin_ns).unwrap_or(i64::MAX)
             }
-            Timer::Connect(_) | Timer::Housekeeping => 0,
+            Timer::Connect(_) | Timer::Flush | Timer::Housekeeping => 0,
         };
         (left_ns - spin_ns.min(left_ns.max(0)), left_ns)
     }
@@ -332,9 +371,14 @@ impl<'a> Measured<'a> {
                     }
                 }
                 Timer::Connect(index) => self.connect(index)?,
+                Timer::Flush => {
+                    self.flush_is_due = false;
+                    self.flush()?;
+                }
                 Timer::Housekeeping => {
                     self.housekeeping(now_ns)?;
-                    self.timers.push(Reverse((now_ns + HOUSEKEEPING_NS, timer)));
+                    let next_ns = now_ns.saturating_add_unsigned(self.plan.housekeeping_ns);
+                    self.timers.push(Reverse((next_ns, timer)));
                 }
             }
         }
@@ -368,6 +412,12 @@ impl<'a> Measured<'a> {
             },
             UDP_RECEIVER => {
                 self.udp_receivers[index].read(&mut self.core);
+                Ok(())
+            }
+            ORDERS => {
+                if let Some(orders) = &mut self.orders {
+                    orders.take(self.control);
+                }
                 Ok(())
             }
             _ => {
@@ -463,10 +513,6 @@ impl<'a> Measured<'a> {
     }
 
     fn housekeeping(&mut self, now_ns: i64) -> Result<(), EndpointError> {
-        if now_ns >= self.next_flush_ns {
-            self.next_flush_ns = now_ns + FLUSH_NS;
-            self.flush()?;
-        }
         if now_ns < self.next_inspection_ns {
             return Ok(());
         }
@@ -519,8 +565,9 @@ impl<'a> Measured<'a> {
         let mut receivers = clients.chain(self.udp_receivers.iter().map(|receiver| &receiver.state));
         // A flow that somebody else sends may always have more to come.
         receivers.all(|state| {
-            sent.get(&state.expected_flow())
-                .is_some_and(|sent| state.distinct() >= *sent)
+            state
+                .distinct()
+                .all(|(flow, distinct)| sent.get(&flow).is_some_and(|sent| distinct >= *sent))
         })
     }
 
@@ -560,6 +607,7 @@ impl<'a> Measured<'a> {
             fifo: self.fifo,
             events: std::mem::take(&mut self.events),
             lateness_ns: self.core.lateness.summary(),
+            lateness_buckets: self.core.lateness.buckets(),
             ..Summary::default()
         };
         for client in &self.clients {

@@ -6,14 +6,15 @@ use crate::record::{FLAG_DUPLICATE, Kind, Record, Recorder};
 use crate::summary::ReceiverSummary;
 use crate::wire::Header;
 
-/// Flows that one receiver tells apart; messages of further ones (a broken or hostile sender) are foreign.
+/// Flows beyond the expected ones that one receiver tells apart; messages of further ones (a broken or hostile sender) are foreign.
 const MOST_FLOWS: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct ReceiverState {
     pub(super) receiver: u32,
-    /// The expected flow first.
+    /// The expected flows first.
     flows: Vec<(u32, Arrivals)>,
+    expected: usize,
     foreign: u64,
 }
 
@@ -27,21 +28,24 @@ pub(super) struct Message<'a> {
 }
 
 impl ReceiverState {
-    pub(super) fn new(receiver: u32, flow: u32) -> Self {
+    pub(super) fn new(receiver: u32, expected: impl IntoIterator<Item = u32>) -> Self {
+        let flows: Vec<_> = expected
+            .into_iter()
+            .map(|flow| (flow, Arrivals::default()))
+            .collect();
         Self {
             receiver,
-            flows: vec![(flow, Arrivals::default())],
+            expected: flows.len(),
+            flows,
             foreign: 0,
         }
     }
 
-    pub(super) fn expected_flow(&self) -> u32 {
-        self.flows[0].0
-    }
-
-    /// Different messages of the expected flow that arrived.
-    pub(super) fn distinct(&self) -> u64 {
-        self.flows[0].1.distinct()
+    /// Each expected flow with the number of its different messages that arrived.
+    pub(super) fn distinct(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.flows[..self.expected]
+            .iter()
+            .map(|(flow, arrivals)| (*flow, arrivals.distinct()))
     }
 
     pub(super) fn message(&mut self, message: &Message<'_>, recorder: &mut Recorder) {
@@ -51,7 +55,7 @@ impl ReceiverState {
         };
         let position = match self.flows.iter().position(|(flow, _)| *flow == header.flow) {
             Some(position) => position,
-            None if self.flows.len() < MOST_FLOWS => {
+            None if self.flows.len() - self.expected < MOST_FLOWS => {
                 self.flows.push((header.flow, Arrivals::default()));
                 self.flows.len() - 1
             }
@@ -81,7 +85,7 @@ impl ReceiverState {
                 node: node.to_owned(),
                 flow: *flow,
                 receiver: self.receiver,
-                expected: index == 0,
+                expected: index < self.expected,
                 received: arrivals.received,
                 duplicates: arrivals.duplicates,
                 reordered: arrivals.reordered,

@@ -47,11 +47,16 @@ impl SourceState {
         }
     }
 
-    /// Starts the releases; returns when the first is due.
-    pub(super) fn start(&mut self, start_ns: i64, length_ns: u64) -> Option<i64> {
+    /// Starts the releases; returns when the first is due. Those before `from_ns` are passed over with their sequence numbers:
+    /// nobody was there to send them.
+    pub(super) fn start(&mut self, start_ns: i64, length_ns: u64, from_ns: i64) -> Option<i64> {
         let mut releases = Releases::new(self.release.clone(), self.flow, length_ns);
         self.start_ns = start_ns;
         self.next = releases.next();
+        while self.due_ns().is_some_and(|due_ns| due_ns < from_ns) {
+            self.sequence = self.sequence.wrapping_add(1);
+            self.next = releases.next();
+        }
         self.releases = Some(releases);
         self.due_ns()
     }

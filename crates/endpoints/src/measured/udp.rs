@@ -104,7 +104,7 @@ impl<'p> UdpReceiverState<'p> {
             })?;
         Ok(Self {
             plan,
-            state: ReceiverState::new(plan.receiver, plan.flow),
+            state: ReceiverState::new(plan.receiver, [plan.flow]),
             socket,
         })
     }
