@@ -80,7 +80,6 @@ impl Nodes {
     ///
     /// # Errors
     /// When the groups cannot be opened.
-    #[allow(dead_code, reason = "the endpoints' process per node enters here")]
     pub(crate) fn bare_entrance(&self, node: &Node) -> io::Result<Entrance> {
         Ok(Entrance {
             doors: self.doors(node)?,

@@ -173,6 +173,18 @@ pub(super) fn run_alone(part: &Part, nodes: &Nodes, output: &Path, stream: UnixS
     }
     let mut inbox = Inbox::new(stream);
     let control = Control::new();
+    let node = part.node.as_deref().and_then(|node| nodes.get(node));
+    let entered = node.map(|node| nodes.bare_entrance(node).and_then(|entrance| entrance.enter()));
+    if let Some(Err(error)) = entered {
+        let reason = format!("cannot enter node {:?}: {error}", part.node);
+        return say(
+            &inbox.stream,
+            &Word::Failed {
+                reason,
+                summary: None,
+            },
+        );
+    }
     if !inbox.may_connect(&control) {
         return;
     }
