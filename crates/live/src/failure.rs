@@ -6,7 +6,7 @@ pub const EXIT_OK: i32 = 0;
 pub const EXIT_INTERNAL: i32 = 1;
 /// The host cannot do it, or a program of the plan is missing or died.
 pub const EXIT_HOST: i32 = 3;
-/// The run was measured, but the machine disturbed it.
+/// The machine disturbed the run, or was too busy to begin it.
 pub const EXIT_DISTURBED: i32 = 4;
 /// Stopped before its time.
 pub const EXIT_INTERRUPTED: i32 = 130;
@@ -20,6 +20,9 @@ pub enum Failure {
     /// The host refuses something, lacks a program, or failed the pre-flight check.
     #[error("{0}")]
     Host(String),
+    /// The machine was too busy to show that the emulated conditions hold.
+    #[error("{0}")]
+    Disturbed(String),
     /// SIGINT, SIGTERM, the end of standard input or `stop`.
     #[error("stopped before its time")]
     Interrupted,
@@ -32,6 +35,7 @@ impl Failure {
         match self {
             Self::Internal(_) => EXIT_INTERNAL,
             Self::Host(_) => EXIT_HOST,
+            Self::Disturbed(_) => EXIT_DISTURBED,
             Self::Interrupted => EXIT_INTERRUPTED,
         }
     }

@@ -410,7 +410,7 @@ pub struct EventPlan {
 #[serde(deny_unknown_fields, default)]
 pub struct PreflightPlan {
     pub enabled: bool,
-    /// Greatest time to spend; ports that could not be covered are named in the result.
+    /// Greatest time to spend on one of at most three attempts (more than one only where the machine was busy); ports that could not be covered are named in the result.
     pub limit_ns: u64,
     /// Real latency of a probe may exceed the model by this much at the median.
     pub tolerance_ns: u64,

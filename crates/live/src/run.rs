@@ -9,6 +9,7 @@ use crate::messages::{self, Message};
 use crate::nodes::{self, Nodes};
 use crate::plan::Plan;
 use crate::plane::{Command, Kind, Lane};
+use crate::preflight::Blame;
 use crate::programs::Programs;
 use crate::report::{self, Check, Circumstances, LiveReport, Names, Times};
 use crate::sandbox::Sandbox;
@@ -25,6 +26,10 @@ use timebound_model::{Network, Time};
 const TICK: Duration = Duration::from_millis(10);
 /// Between the last preparation and time zero.
 const LEAD: u64 = 30_000_000;
+/// How often the pre-flight check may be tried; each attempt has the plan's `limit_ns`.
+const PREFLIGHT_ATTEMPTS: u32 = 3;
+/// Longest pause between two attempts.
+const PREFLIGHT_PAUSE: u64 = 1_000_000_000;
 /// Interval of progress messages.
 const PROGRESS: u64 = 250_000_000;
 /// How long endpoints may take beyond the end of the run.
@@ -56,6 +61,17 @@ pub(crate) fn inside(prepared: Prepared, sandbox: &Sandbox, keeper: Option<&mut 
             failure.exit_code()
         }
     }
+}
+
+/// A line of the pre-flight check in words.
+fn sentence(check: &Check) -> String {
+    let Check {
+        check,
+        expected,
+        measured,
+        ..
+    } = check;
+    format!("{check}: expected {expected}, measured {measured}")
 }
 
 struct Run {
@@ -136,26 +152,45 @@ impl Run {
     fn check_conditions(&mut self) -> Result<(), Failure> {
         messages::phase("preflight");
         let begun = clock::monotonic();
-        let (plan, network) = (
-            &self.prepared.plan,
-            conditions::for_preflight(&self.prepared.network),
-        );
+        let network = conditions::for_preflight(&self.prepared.network);
         let unprobed = conditions::unprobed(&self.prepared.network, &self.prepared.changes);
-        let result = preflight::check(plan, &network, &unprobed, &self.nodes, &self.stage);
-        self.times.preflight_ns = clock::monotonic() - begun;
-        self.preflight = result?;
-        if let Some(bad) = self.preflight.iter().find(|check| !check.ok) {
-            let Check {
-                check,
-                expected,
-                measured,
-                ..
-            } = bad;
-            return Err(Failure::Host(format!(
-                "the pre-flight check failed: {check}: expected {expected}, measured {measured}"
-            )));
+        let mut attempt = 1;
+
+        loop {
+            let plan = &self.prepared.plan;
+            let result = preflight::check(plan, &network, &unprobed, &self.nodes, &self.stage);
+            self.times.preflight_ns = clock::monotonic() - begun;
+            let lines = result?;
+            let failed = preflight::verdict(&lines).map(|(blame, check)| (blame, sentence(check)));
+            self.preflight = lines.into_iter().map(|line| line.check).collect();
+            self.tick(Duration::ZERO)?;
+            match failed {
+                None => return Ok(()),
+                Some((_, why)) if attempt < PREFLIGHT_ATTEMPTS => {
+                    attempt += 1;
+                    let text = format!(
+                        "the pre-flight check is repeated ({attempt} of {PREFLIGHT_ATTEMPTS}): {why}"
+                    );
+                    messages::warn(&text);
+                    self.warnings.push(text);
+                    self.await_empty_model();
+                }
+                Some((Blame::Machine, why)) => {
+                    return Err(Failure::Disturbed(format!(
+                        "the machine was too busy for the pre-flight check, {PREFLIGHT_ATTEMPTS} times: {why}"
+                    )));
+                }
+                Some((_, why)) => return Err(Failure::Host(format!("the pre-flight check failed: {why}"))),
+            }
         }
-        self.tick(Duration::ZERO)
+    }
+
+    /// What an attempt left under way must not be taken for the next one's.
+    fn await_empty_model(&self) {
+        let begun = clock::monotonic();
+        while self.stage.inside() > 0 && clock::monotonic() - begun < PREFLIGHT_PAUSE {
+            std::thread::sleep(TICK);
+        }
     }
 
     fn set_up(&mut self) -> Result<(), Failure> {

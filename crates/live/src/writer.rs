@@ -142,6 +142,10 @@ impl Writer {
                 (Item::Phase(kind), _) => {
                     self.phase = kind;
                     self.history.begin();
+                    // Each attempt of the pre-flight check is judged by its own probes.
+                    if kind == Kind::Preflight {
+                        progress.lock().unwrap_or_else(PoisonError::into_inner).probes = ProbeLog::default();
+                    }
                 }
                 (Item::Port(sample), _) => self.write_port(&sample)?,
                 (Item::Window(window), _) => self.history.write(&window)?,

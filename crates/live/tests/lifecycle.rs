@@ -231,3 +231,25 @@ fn a_limited_program_gets_its_share_and_its_cgroups_go_even_when_killed() {
     assert!(run(&other, &quick(&other)).is_some());
     assert_eq!(groups(&run_id), 0, "the next start removes them");
 }
+
+#[test]
+fn a_machine_too_busy_for_the_preflight_check_is_disturbed_after_three_attempts_not_unable() {
+    let folder = Folder::new("busy-preflight");
+    let mut plan = plan(&folder, direction(1_000_000_000, 1_000_000, json!({})), 0.1);
+    // No time to send a single probe: what a starved machine looks like.
+    plan["preflight"] = json!({"limit_ns": 1});
+    let Some(said) = run(&folder, &plan) else { return };
+    assert_eq!(said.code, 4, "{}", said.failure());
+    assert!(
+        said.failure()
+            .starts_with("the machine was too busy for the pre-flight check, 3 times: latency: "),
+        "{}",
+        said.failure()
+    );
+    let repeated = |line: &&serde_json::Value| {
+        let message = line["message"].as_str().unwrap_or_default();
+        line["event"] == "log" && message.contains("is repeated")
+    };
+    assert_eq!(said.lines.iter().filter(repeated).count(), 2);
+    assert_eq!(folder.live()["precision"]["verdict"], "not-run");
+}

@@ -134,7 +134,8 @@ def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:
     A program that dies while the run measures is no fault of the host: 1.
     """
     if emulation is not None:
-        if emulation.status == EXIT_INTERRUPTED or (emulation.status == EXIT_HOST and not emulation.measuring):
+        unable = emulation.status in (EXIT_HOST, EXIT_DISTURBED) and not emulation.measuring
+        if emulation.status == EXIT_INTERRUPTED or unable:
             return emulation.status
         if emulation.failure is not None:
             return EXIT_NOT_MET

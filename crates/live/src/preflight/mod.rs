@@ -5,6 +5,7 @@
 //! switching say, worked out here without the fabric; the fabric replayed with the recorded stamps gives the same verdicts at
 //! the same times; real receivers got what the verdicts say, never early and about in time; and TCP passes data.
 
+mod blame;
 mod paths;
 mod probe;
 mod replay;
@@ -18,6 +19,7 @@ use crate::records::{DAMAGED, DROPPED, DeliveryRecord, FrameRecord, reason_code}
 use crate::report::Check;
 use crate::stage::Stage;
 use crate::writer::ProbeLog;
+pub(crate) use blame::{Blame, Line, verdict};
 use paths::Route;
 use probe::{Arrival, Prober};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +48,8 @@ pub(crate) fn check(
     unprobed: &[String],
     nodes: &Nodes,
     stage: &Stage,
-) -> Result<Vec<Check>, Failure> {
+) -> Result<Vec<Line>, Failure> {
+    let received = stage.received();
     let origin = clock::monotonic();
     let deadline = origin + plan.preflight.limit_ns;
     let fabric = Box::new(Fabric::new(Arc::clone(network), plan.seed));
@@ -85,12 +88,18 @@ pub(crate) fn check(
     lines.extend(tcp_line(network, nodes, &routes[..probed], deadline));
     let arrivals = settle(&mut prober, stage, deadline);
     let log = stage.probes();
+    // A data plane that is alive but saw none of the probes has no working ring: that is no question of load.
+    let blind = prober.has_sent() && stage.received() == received;
     let by_probe: BTreeMap<(u32, u32), &FrameRecord> = log
         .frames
         .iter()
         .map(|record| ((record.flow, record.sequence), record))
         .collect();
-    lines.insert(0, latency_line(network, &routes, &by_probe, &prober));
+    let mut latency = latency_line(network, &routes, &by_probe, &prober);
+    if blind {
+        latency.blame = Blame::Condition;
+    }
+    lines.insert(0, latency);
     lines.push(handover_line(&arrivals, &log));
     lines.extend(lateness_lines(
         &arrivals,
@@ -99,14 +108,19 @@ pub(crate) fn check(
         plan.preflight.tolerance_ns,
     ));
     let replayed = replay::run(plan.seed, network, &log);
-    lines.push(replayed.line(&log));
+    let nothing = log.ingress.is_empty();
+    lines.push(
+        replayed
+            .line(&log)
+            .or_blame(if nothing { Blame::Machine } else { Blame::Either }),
+    );
     lines.extend(
         counted
             .iter()
-            .map(|port| loss_line(network, *port, replayed.sent_by(*port), &log)),
+            .map(|port| loss_line(network, *port, replayed.sent_by(*port), &log).or_blame(Blame::Either)),
     );
-    lines.push(coverage_line(network, &coverable, &covered));
-    lines.extend(unprobed_line(unprobed));
+    lines.push(coverage_line(network, &coverable, &covered).or_blame(Blame::Machine));
+    lines.extend(unprobed_line(unprobed).map(|line| line.or_blame(Blame::Either)));
     Ok(lines)
 }
 
@@ -180,7 +194,7 @@ fn latency_line(
     routes: &[Route],
     by_probe: &BTreeMap<(u32, u32), &FrameRecord>,
     prober: &Prober<'_>,
-) -> Check {
+) -> Line {
     let (mut right, mut wrong) = (0u32, Vec::new());
     for probe in &prober.single {
         let Some(record) = by_probe.get(&(probe.flow, probe.sequence)) else {
@@ -206,11 +220,13 @@ fn latency_line(
         Some(first) => format!("{} of {}, {first}", right, right as usize + wrong.len()),
     };
     let expected = "virtual latency of every probe as rates, delays and switching say".to_owned();
-    line("latency", expected, measured, wrong.is_empty() && right > 0)
+    let unseen = wrong.is_empty() && by_probe.is_empty();
+    let blame = if unseen { Blame::Machine } else { Blame::Condition };
+    line("latency", expected, measured, wrong.is_empty() && right > 0).or_blame(blame)
 }
 
 /// What the model delivered has arrived at the sockets, large frames included, and nothing else has.
-fn handover_line(arrivals: &[Arrival], log: &ProbeLog) -> Check {
+fn handover_line(arrivals: &[Arrival], log: &ProbeLog) -> Line {
     let delivered: BTreeMap<(u32, u32), usize> = {
         let mut counts = BTreeMap::new();
         for record in &log.frames {
@@ -232,6 +248,11 @@ fn handover_line(arrivals: &[Arrival], log: &ProbeLog) -> Check {
         format!("{}", sum(&got)),
         delivered == got && !got.is_empty(),
     )
+    .or_blame(if log.frames.is_empty() {
+        Blame::Machine
+    } else {
+        Blame::Either
+    })
 }
 
 fn lateness_lines(
@@ -239,7 +260,7 @@ fn lateness_lines(
     by_probe: &BTreeMap<(u32, u32), &FrameRecord>,
     origin: u64,
     tolerance: u64,
-) -> Vec<Check> {
+) -> Vec<Line> {
     let offset = clock::realtime_offset();
     let mut lateness = Vec::new();
     for arrival in arrivals {
@@ -264,7 +285,12 @@ fn lateness_lines(
             ),
             format!("earliest {}", us(earliest)),
             earliest >= -(CLOCK_ERROR as i64),
-        ),
+        )
+        .or_blame(if by_probe.is_empty() {
+            Blame::Machine
+        } else {
+            Blame::Condition
+        }),
         line(
             "real latency",
             format!("median at most {} above the model", us(tolerance as i64)),
@@ -274,7 +300,12 @@ fn lateness_lines(
                 us(lateness.last().copied().unwrap_or(i64::MAX))
             ),
             median <= tolerance as i64,
-        ),
+        )
+        .or_blame(if lateness.is_empty() && !by_probe.is_empty() {
+            Blame::Either
+        } else {
+            Blame::Machine
+        }),
     ]
 }
 
@@ -341,7 +372,7 @@ fn unprobed_line(unprobed: &[String]) -> Option<Check> {
 }
 
 /// A TCP connection over one path without losses carries data intact.
-fn tcp_line(network: &Network, nodes: &Nodes, routes: &[Route], deadline: u64) -> Option<Check> {
+fn tcp_line(network: &Network, nodes: &Nodes, routes: &[Route], deadline: u64) -> Option<Line> {
     let lossless = |port: &PortId| !network.ports[port.index()].impairments.is_lossy();
     let usable = |route: &&Route| {
         let back = network.routes.path(&network.ports, route.to, route.from);
@@ -355,8 +386,9 @@ fn tcp_line(network: &Network, nodes: &Nodes, routes: &[Route], deadline: u64) -
         .clamp(2_000, 65_536);
     let result = probe::tcp(nodes, route, bytes, deadline);
     let expected = format!("{bytes} bytes over one connection, {}", route.name(network));
-    Some(match result {
+    let line = match result {
         Ok(()) => line("tcp", expected, "all, intact".to_owned(), true),
         Err(error) => line("tcp", expected, error.to_string(), false),
-    })
+    };
+    Some(line.or_blame(Blame::Either))
 }

@@ -126,6 +126,11 @@ impl<'a> Prober<'a> {
         }
     }
 
+    /// Did any probe leave its socket?
+    pub(super) fn has_sent(&self) -> bool {
+        self.sequence > 0
+    }
+
     /// Takes in what has arrived anywhere.
     pub(super) fn collect(&mut self) {
         let positions: Vec<usize> = self.sockets.keys().copied().collect();
