@@ -60,13 +60,16 @@ pub(crate) fn check(
     }));
     let (routes, coverable) = paths::cover(network, nodes);
     if routes.is_empty() && nodes.list.iter().any(|node| node.external) {
-        return Ok(vec![line(
-            "coverage",
-            "ports on routes between hosts".to_owned(),
-            "none: no two hosts that are neither devices nor virtual machines, so nothing was proved"
-                .to_owned(),
-            true,
-        )]);
+        return Ok(vec![
+            line(
+                "coverage",
+                "ports on routes between hosts".to_owned(),
+                "none: no two hosts that are neither devices nor virtual machines, so nothing was proved"
+                    .to_owned(),
+                true,
+            )
+            .or_blame(Blame::Machine),
+        ]);
     }
     let mut prober =
         Prober::open(nodes, &routes).map_err(|error| Failure::host("cannot open probe sockets", error))?;
