@@ -24,6 +24,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+/// Index of a card in its node: after `lo` and `eth0`.
+const CARD: u32 = 3;
+
 /// Gives every node of `plan` that is a machine or a device its end in the fabric's namespace (the caller's), and moves
 /// cards into their nodes. Learns the MAC addresses that were not stated.
 ///
@@ -73,8 +76,7 @@ pub(crate) fn attach(
                     })?;
                 }
             }
-            // Index 0: whichever is free.
-            HardwarePlan::Card { .. } => take(list[position].namespace(), 0)?,
+            HardwarePlan::Card { .. } => take(list[position].namespace(), CARD)?,
         }
     }
     Ok(())
