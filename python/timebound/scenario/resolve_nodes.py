@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from collections.abc import Mapping as AbstractMapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
@@ -13,7 +14,7 @@ from timebound.scenario.context import Context, close_to
 from timebound.scenario.model import Node, NodeFile, Program
 from timebound.scenario.names import MOST_NAMES, RangeError, expand
 from timebound.scenario.resolve_hardware import with_hardware
-from timebound.scenario.tree import Path
+from timebound.scenario.tree import Mapping, Path, find
 
 MOST_FILE_BYTES = 1 << 20
 """Of one file of a node; a scenario is no place for disk images."""
@@ -47,10 +48,32 @@ class Definition:
     """Position in its range, from 1."""
     shape: shape.Node
     path: Path
+    inherited: tuple[Path, ...] = ()
+    """Where the node it is a clone of, and the templates, are written: the nearest first."""
+
+    def at(self, context: Context, *keys: str | int) -> Path:
+        """Where a part of it is written: in the node itself, or in what it is made from."""
+        for path in (self.path, *self.inherited):
+            if _is_written(find(context.tree, path)[1], keys[:2]):
+                return (*path, *keys)
+        return (*self.path, *keys)
 
     def fill(self, text: str) -> str:
         """The text with `${node}` and `${index}` filled in."""
         return text.replace("${node}", self.name).replace("${index}", str(self.index))
+
+
+Found = tuple[shape.Node, tuple[Path, ...]]
+"""What a node or template is, and where else its parts are written."""
+
+
+def _is_written(node: object, keys: tuple[str | int, ...]) -> bool:
+    """Does the tree go on to these keys? What is no mapping (a short form) holds all of them."""
+    for key in keys:
+        if not isinstance(node, Mapping):
+            return node is not None
+        node = node.entries.get(str(key))
+    return node is not None
 
 
 class Definitions:
@@ -71,18 +94,18 @@ class Definitions:
         total = 0
         for pattern in self.network.nodes:
             path: Path = ("network", "nodes", pattern)
-            merged = self._node(pattern, ())
+            found = self._node(pattern, ())
             names = self.context.expand(pattern, path, key=True)
             total += len(names)
             if total > MOST_NAMES:
                 self.context.key_error(path, f"more than {MOST_NAMES} nodes", "make the ranges smaller")
                 return
-            if merged is None:
+            if found is None:
                 continue
             for index, name in enumerate(names, 1):
-                yield Definition(name, index, merged, path)
+                yield Definition(name, index, found[0], path, found[1])
 
-    def _node(self, pattern: str, above: tuple[str, ...]) -> shape.Node | None:
+    def _node(self, pattern: str, above: tuple[str, ...]) -> Found | None:
         path: Path = ("network", "nodes", pattern)
         own = self.network.nodes[pattern]
         if own.template is not None and own.clone_of is not None:
@@ -90,22 +113,22 @@ class Definitions:
                 (*path, "clone-of"), "a node is a clone or has a template, not both", "remove one of them"
             )
             return None
-        base: shape.Node | None = None
+        base: Found | None = None
         if own.clone_of is not None:
             base = self._clone(own.clone_of, path, (*above, pattern))
         elif own.template is not None:
             base = self._template(own.template, (*path, "template"), ())
         if own.template is None and own.clone_of is None:
-            return self._with_kind(own, path, pattern)
-        return None if base is None else self._with_kind(merge(base, own), path, pattern)
-
-    def _with_kind(self, node: shape.Node, path: Path, name: str) -> shape.Node | None:
-        if node.kind is None:
-            self.context.error(path, f"node {name!r} has no kind", "add kind: host (or a template that has one)")
+            base = (own, ())
+        if base is None:
             return None
-        return node
+        node = merge(base[0], own)
+        if node.kind is None:
+            self.context.error(path, f"node {pattern!r} has no kind", "add kind: host (or a template that has one)")
+            return None
+        return node, base[1]
 
-    def _clone(self, target: str, path: Path, above: tuple[str, ...]) -> shape.Node | None:
+    def _clone(self, target: str, path: Path, above: tuple[str, ...]) -> Found | None:
         pattern = self._patterns.get(target)
         if pattern is None:
             hint = close_to(target, self._patterns, "name one node of network.nodes")
@@ -117,9 +140,9 @@ class Definitions:
             return None
         found = self._node(pattern, above)
         # An address is one node's own.
-        return None if found is None else found.model_copy(update={"address": None})
+        return found and (found[0].model_copy(update={"address": None}), (("network", "nodes", pattern), *found[1]))
 
-    def _template(self, name: str, path: Path, above: tuple[str, ...]) -> shape.Node | None:
+    def _template(self, name: str, path: Path, above: tuple[str, ...]) -> Found | None:
         templates = self.network.templates
         if name not in templates:
             hint = close_to(name, templates, "declare it under network.templates")
@@ -135,10 +158,11 @@ class Definitions:
             where: Path = ("network", "templates", name, key)
             self.context.error(where, f"{key} belongs to a node, not to a template", f"remove {key}")
             return None
+        here: Path = ("network", "templates", name)
         if own.template is None:
-            return own
-        base = self._template(own.template, ("network", "templates", name, "template"), (*above, name))
-        return None if base is None else merge(base, own)
+            return own, (here,)
+        base = self._template(own.template, (*here, "template"), (*above, name))
+        return base and (merge(base[0], own), (here, *base[1]))
 
 
 def _names(pattern: str) -> list[str]:
@@ -158,8 +182,8 @@ def merge(base: shape.Node, own: shape.Node) -> shape.Node:
 
 def make_node(definition: Definition, defaults: shape.Defaults, context: Context) -> Node:
     """The resolved node; problems go to `context`."""
-    name, node, path = definition.name, definition.shape, definition.path
-    _check(name, node, path, context)
+    name, node = definition.name, definition.shape
+    _check(definition, context)
     kind = node.kind
     assert kind is not None
     delay = (node.delay or defaults.switch.delay or (0, 0)) if kind == "switch" else (0, 0)
@@ -191,26 +215,35 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
         latitude=node.latitude,
         longitude=node.longitude,
     )
-    return with_hardware(resolved, node, path, context)
+    return with_hardware(resolved, node, definition.path, context)
 
 
-def _check(name: str, node: shape.Node, path: Path, context: Context) -> None:
+def _check(definition: Definition, context: Context) -> None:
+    name, node = definition.name, definition.shape
     if node.engine == "ovs":
         context.error(
-            (*path, "engine"),
+            definition.at(context, "engine"),
             "engine ovs is not available in this version",
             "leave engine out: the fabric forwards, with the switching delay under delay",
         )
     for key in _HOST_KEYS:
         if getattr(node, key) and node.kind != "host":
             shown = key.replace("_", "-")
-            context.error((*path, shown), f"{shown} belongs to hosts, and {name!r} is a {node.kind}", f"remove {shown}")
+            context.error(
+                definition.at(context, shown),
+                f"{shown} belongs to hosts, and {name!r} is a {node.kind}",
+                f"remove {shown}",
+            )
     if node.run and node.kind != "host":
-        context.error((*path, "run"), f"programs run on hosts, and {name!r} is a {node.kind}", "move it to a host")
+        context.error(
+            definition.at(context, "run"), f"programs run on hosts, and {name!r} is a {node.kind}", "move it to a host"
+        )
     if node.delay is not None and node.kind != "switch":
-        context.error((*path, "delay"), f"delay belongs to switches, and {name!r} is a {node.kind}", "remove it")
+        context.error(
+            definition.at(context, "delay"), f"delay belongs to switches, and {name!r} is a {node.kind}", "remove it"
+        )
     if (node.latitude is None) != (node.longitude is None):
-        context.error(path, "latitude and longitude go together", "state both or none")
+        context.error(definition.path, "latitude and longitude go together", "state both or none")
 
 
 def _hostname(definition: Definition, context: Context) -> str | None:
@@ -219,22 +252,22 @@ def _hostname(definition: Definition, context: Context) -> str | None:
     name = definition.fill(definition.shape.hostname)
     if _HOSTNAME.fullmatch(name) is None:
         hint = "use letters, digits, '_', '.' and '-' (at most 63)"
-        context.error((*definition.path, "hostname"), f"{name!r} is no host name", hint)
+        context.error(definition.at(context, "hostname"), f"{name!r} is no host name", hint)
     return name
 
 
-def _environment(definition: Definition, env: Mapping[str, str], context: Context) -> dict[str, str]:
+def _environment(definition: Definition, env: AbstractMapping[str, str], context: Context) -> dict[str, str]:
     for key, value in env.items():
         if _VARIABLE.fullmatch(key) is None or "\0" in value:
             hint = "write for example SITE: north"
-            context.error((*definition.path, "env", key), f"{key!r} cannot be an environment variable", hint)
+            context.error(definition.at(context, "env", key), f"{key!r} cannot be an environment variable", hint)
     return {key: definition.fill(value) for key, value in env.items()}
 
 
-def _files(definition: Definition, files: Mapping[str, shape.File], context: Context) -> tuple[NodeFile, ...]:
+def _files(definition: Definition, files: AbstractMapping[str, shape.File], context: Context) -> tuple[NodeFile, ...]:
     result = []
     for target, file in files.items():
-        path: Path = (*definition.path, "files", target)
+        path = definition.at(context, "files", target)
         parts = target.split("/")
         if not target.startswith("/") or "\0" in target or any(part in ("", ".", "..") for part in parts[1:]):
             hint = "write an absolute path without . and .., for example /etc/app.conf"
@@ -274,7 +307,7 @@ def _programs(definition: Definition, context: Context) -> tuple[Program, ...]:
     programs: list[Program] = []
     names: set[str] = set()
     for index, program in enumerate(definition.shape.run):
-        here: Path = (*definition.path, "run", index)
+        here = definition.at(context, "run", index)
         if not program.command[0] or any("\0" in word for word in program.command):
             context.error((*here, "command"), "an empty program name", 'write run: ["mosquitto", "-v"]')
             continue

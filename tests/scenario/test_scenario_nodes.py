@@ -1,0 +1,135 @@
+"""Templates, clones, placeholders, files and limits of nodes: what they become, and what is wrong with them and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scenario_helpers import problems
+
+from timebound.engine.nodes import check_nodes, host_plan, read_nominal_hz
+from timebound.scenario import ScenarioError, load
+from timebound.stacks import build_plan
+
+TEMPLATES = """name: nodes
+network:
+  defaults: {host: {env: {ALL: "yes"}}}
+  templates:
+    base: {kind: host, mtu: 127, env: {SITE: north, ID: "${index}"}, files: {/etc/a: "a ${node}", /etc/b: b}}
+    meter: {template: base, cpu: 20 MHz, memory: 32 MiB, files: {/etc/b: {content: "own ${index}", mode: 0600}}}
+  nodes:
+    h[1-3]: {template: meter, hostname: "meter-${index}", env: {SITE: south}, run: [[echo, "${node}", 5]]}
+    h4: {clone-of: h2, hostname: four, mtu: 1500}
+    s1: switch
+  links: [["h[1-4]", s1]]
+stack: {udp: {}}
+"""
+
+
+def test_templates_and_clones_become_whole_nodes() -> None:
+    loaded = load(TEMPLATES)
+    second, clone = loaded.node("h2"), loaded.node("h4")
+    assert (second.mtu, second.cpu_hz, second.memory_bytes, second.hostname) == (127, 20_000_000, 32 * 2**20, "meter-2")
+    assert second.environment == {"ALL": "yes", "SITE": "south", "ID": "2"}
+    assert [(file.path, file.content, file.mode) for file in second.files] == [
+        ("/etc/a", "a h2", 0o644),
+        ("/etc/b", "own 2", 0o600),
+    ]
+    assert second.programs[0].command == ("echo", "h2", "5")
+    assert (clone.mtu, clone.hostname, clone.programs[0].command) == (1500, "four", ("echo", "h4", "5"))
+    assert clone.cpu_hz == second.cpu_hz
+    assert load(loaded.to_yaml()) == loaded
+
+
+def test_programs_of_clones_have_names_of_their_own() -> None:
+    names = [program["name"] for program in build_plan(load(TEMPLATES)).programs]
+    assert names == ["h1-echo", "h2-echo", "h3-echo", "h4-echo"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("template: meter,", "template: metre,", 8, "unknown template 'metre'"),
+        ("base: {kind: host,", "base: {template: meter,", 5, "templates that need one another"),
+        ("h4: {clone-of: h2", "h4: {clone-of: h9", 9, "unknown node 'h9'"),
+        ("h4: {clone-of: h2", "h4: {clone-of: h4", 9, "clones of one another"),
+        ("h4: {clone-of: h2,", "h4: {clone-of: h2, template: base,", 9, "a node is a clone or has a template"),
+        ("s1: switch", "s1: {kind: switch, template: meter}", 5, "mtu belongs to hosts, and 's1' is a switch"),
+        ("s1: switch", "s1: {kind: switch, hostname: x}", 10, "hostname belongs to hosts"),
+        ("s1: switch", "s1: {delay: 1 ms}", 10, "node 's1' has no kind"),
+        ("base: {kind: host,", "base: {kind: host, address: 10.0.0.9,", 5, "address belongs to a node"),
+        ('"meter-${index}"', "meter", 8, "'meter' is the host name of 'h1' already"),
+        ('"meter-${index}"', '"a b"', 8, "'a b' is no host name"),
+        ("/etc/a:", "/etc/../a:", 5, "'/etc/../a' cannot be a file of a node"),
+        ("/etc/a:", "etc/a:", 5, "'etc/a' cannot be a file of a node"),
+        ("/etc/a:", "/proc/a:", 5, "'/proc/a' belongs to the kernel"),
+        ('/etc/a: "a ${node}"', "/etc/a: {from: no-such.file}", 5, "'no-such.file' is no file that can be read"),
+        ('/etc/a: "a ${node}"', "/etc/a: {mode: 0600}", 5, "a file has a content or comes from a file"),
+        ("cpu: 20 MHz", "cpu: 20 MB", 6, "'MB' is no unit of a CPU share"),
+        ("cpu: 20 MHz", "cpu: 0.01 %", 6, "'0.01 %' is too little"),
+        ("cpu: 20 MHz", "cpu: {share: 5 %, frequency: 1 MHz}", 6, "state the limit of CPU one way"),
+        ("SITE: north", "SI-TE: north", 5, "'SI-TE' cannot be an environment variable"),
+        ('SITE: north, ID: "${index}"', 'SITE: "${nodes}"', 5, "unknown parameter 'nodes'"),
+        ("name: nodes", 'name: "${node}"', 1, "unknown parameter 'node'"),
+    ],
+)
+def test_what_is_wrong_with_nodes_is_said_where_it_is_written(old: str, new: str, line: int, message: str) -> None:
+    assert old in TEMPLATES
+    found = problems(TEMPLATES.replace(old, new, 1))
+    assert any(message in problem.message for problem in found), [problem.message for problem in found]
+    assert all(problem.hint and problem.column for problem in found)
+    # What a template brings is wrong where the template says it.
+    assert line in {problem.line for problem in found if message in problem.message}
+
+
+def test_a_local_file_is_found_beside_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "h1.bin").write_bytes(b"\0\xff")
+    for name in ("h2", "h3", "h4"):
+        (tmp_path / f"{name}.bin").write_text(name)
+    file = tmp_path / "nodes.yaml"
+    file.write_text(TEMPLATES.replace('/etc/a: "a ${node}"', '/etc/a: {from: "${node}.bin"}'))
+    loaded = load(file)
+    assert loaded.node("h1").files[0].source == str((tmp_path / "h1.bin").resolve())
+    planned = host_plan(loaded.node("h4"), "10.0.0.4")["files"][0]
+    assert planned["source"] == str((tmp_path / "h4.bin").resolve()) and planned["content"] is None
+    (tmp_path / "h3.bin").write_bytes(bytes(2**20 + 1))
+    with pytest.raises(ScenarioError, match="more than 1048576 bytes"):
+        load(file)
+
+
+def test_reservations_beyond_this_host_are_an_error_with_a_place() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        check_nodes(load(TEMPLATES.replace("cpu: 20 MHz", "cpu-reservation: 102400 %")))
+    (problem,) = caught.value.problems
+    assert "nodes reserve 1024.00 CPUs" in problem.message and problem.line == 8
+    check_nodes(load(TEMPLATES.replace("cpu: 20 MHz", "cpu-reservation: 1 %")))
+
+
+def test_the_nominal_frequency_is_read_where_it_is_stated(tmp_path: Path) -> None:
+    cpuinfo, cpufreq = tmp_path / "cpuinfo", tmp_path / "cpufreq"
+    assert read_nominal_hz(cpufreq, cpuinfo)[0] == 0
+    cpuinfo.write_text("processor : 0\nmodel name\t: Some Processor\ncpu MHz\t\t: 2599.998\n")
+    assert read_nominal_hz(cpufreq, cpuinfo) == (2_599_998_000, "/proc/cpuinfo")
+    cpufreq.mkdir()
+    (cpufreq / "cpuinfo_max_freq").write_text("4000000\n")
+    assert read_nominal_hz(cpufreq, cpuinfo)[0] == 4_000_000_000
+    cpuinfo.write_text("model name : Some Processor @ 2.60GHz\ncpu MHz : 1200\n")
+    assert read_nominal_hz(cpufreq, cpuinfo) == (2_600_000_000, "the processor's name")
+    (cpufreq / "base_frequency").write_text("2100000\n")
+    assert read_nominal_hz(cpufreq, cpuinfo)[0] == 2_100_000_000
+
+
+@given(st.dictionaries(st.sampled_from(["mtu: 127", "cpu: 5 %", "memory: 8 MiB", "env: {A: b}"]), st.integers(0, 2)))
+def test_own_keys_win_whatever_level_states_the_others(levels: dict[str, int]) -> None:
+    """A key may stand in the outer template, the inner one or the node: the node is the same."""
+    parts = [
+        ", ".join(["kind: host"] * (level == 0) + [k for k, at in levels.items() if at == level]) for level in range(3)
+    ]
+    inner = f"{{template: outer{', ' if parts[1] else ''}{parts[1]}}}"
+    own = f"{{template: inner{', ' if parts[2] else ''}{parts[2]}}}"
+    text = f"name: x\nnetwork:\n  templates: {{outer: {{{parts[0]}}}, inner: {inner}}}\n  nodes: {{a: {own}, b: {{{', '.join(['kind: host', *levels])}}}}}\n  links: [[a, b]]\nstack: {{udp: {{}}}}\n"
+    loaded = load(text)
+    a, b = loaded.node("a"), loaded.node("b")
+    assert (a.mtu, a.cpu_share, a.memory_bytes, a.environment) == (b.mtu, b.cpu_share, b.memory_bytes, b.environment)
