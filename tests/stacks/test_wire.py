@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.stacks.wire import mqtt_publish, tcp_frames, udp_frame, varint_bytes, wire_bytes
+from timebound.stacks.wire import mqtt_publish, tcp_frames, udp_frame, udp_frames, varint_bytes, wire_bytes
 
 
 def test_a_full_packet_is_1538_bytes_on_the_wire() -> None:
@@ -40,3 +40,19 @@ def test_segments_carry_the_whole_message_and_fit_the_mtu(message: int, mtu: int
     payloads = [frame - 24 - 14 - 20 - 32 for frame in frames]
     assert sum(payloads) == message
     assert all(0 < payload <= mtu - 52 for payload in payloads)
+
+
+@given(st.integers(0, 65_507), st.integers(68, 9000))
+def test_fragments_carry_the_whole_datagram_in_multiples_of_eight(payload: int, mtu: int) -> None:
+    """RFC 791, section 3.2."""
+    frames = udp_frames(payload, mtu)
+    packets = [frame - 38 for frame in frames]
+    assert all(packet <= mtu for packet in packets)
+    assert all((packet - 20) % 8 == 0 for packet in packets[:-1])
+    if payload + 28 > 46:  # below that Ethernet pads
+        head, last = packets[:-1], payload + 8 + 20 * len(packets) - sum(packets[:-1])
+        assert last in (packets[-1], packets[-1] - (46 - last)) and last <= mtu and all(head)
+
+
+def test_500_bytes_over_an_mtu_of_127() -> None:
+    assert udp_frames(500, 127) == [wire_bytes(124)] * 4 + [wire_bytes(508 - 4 * 104 + 20)]

@@ -11,12 +11,11 @@ from typing import Any
 from timebound.scenario.model import Background
 from timebound.stacks import release
 from timebound.stacks.plan import Marker, Plan, Stream
-from timebound.stacks.wire import TCP_ACK_WIRE, tcp_frames, udp_frame, wire_bytes
+from timebound.stacks.wire import IPV4_HEADER, TCP_ACK_WIRE, TCP_HEADER, tcp_frames, udp_frames, wire_bytes
 
 FIRST_PORT = 50_000
 UDP_JITTER_NS = 1_000_000
 """Declared release jitter of constant UDP and bursts."""
-FULL_FRAME = wire_bytes(1500)
 GROUP_OF_PICTURES = 12
 I_TO_P = 4
 """An I picture has four times the bytes of a P picture."""
@@ -29,6 +28,7 @@ def lay(plan: Plan) -> None:
         origin = f"background[{index}]"
         plan.role(item.source, "background")
         plan.role(item.destination, "background")
+        _check(plan, item, origin)
         streams, traffic = _describe(plan, item)
         for stream in streams:
             plan.add(origin, stream)
@@ -59,20 +59,29 @@ def lay(plan: Plan) -> None:
         )
 
 
+def _check(plan: Plan, item: Background, origin: str) -> None:
+    """Do its packets fit the interfaces of both ends?"""
+    if item.kind in ("tcp", "request-response"):
+        plan.check_segments(origin, item.source, item.destination)
+    else:
+        size = min(item.size_bytes, VIDEO_PACKET) if item.kind == "video" else item.size_bytes
+        plan.check_datagrams(origin, size, item.source, (item.destination,))
+
+
 def _describe(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     match item.kind:
         case "tcp":
             return _tcp(plan, item)
         case "udp":
-            return _constant(item)
+            return _constant(plan, item)
         case "poisson":
             return _poisson(plan, item)
         case "burst":
-            return _burst(item)
+            return _burst(plan, item)
         case "request-response":
-            return _request_response(item)
+            return _request_response(plan, item)
         case "video":
-            return _video(item)
+            return _video(plan, item)
 
 
 def _stream(
@@ -110,36 +119,41 @@ def _rate(plan: Plan, item: Background) -> int:
 
 
 def _tcp(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
-    gap = _gap(FULL_FRAME, _rate(plan, item))
+    mtu = plan.mtu(item.source, item.destination)
+    full = wire_bytes(mtu)
+    gap = _gap(full, _rate(plan, item))
     streams = [
-        _stream(item, False, (FULL_FRAME,), {"kind": "constant", "gap_ns": gap, "frame_bytes": FULL_FRAME}, None),
+        _stream(item, False, (full,), {"kind": "constant", "gap_ns": gap, "frame_bytes": full}, None),
         _stream(
             item, True, (TCP_ACK_WIRE,), {"kind": "constant", "gap_ns": 2 * gap, "frame_bytes": TCP_ACK_WIRE}, None
         ),
     ]
-    payload = 0 if item.rate_bps is None else _payload_rate(item.rate_bps, 1448, FULL_FRAME)
+    payload = 0 if item.rate_bps is None else _payload_rate(item.rate_bps, mtu - IPV4_HEADER - TCP_HEADER, full)
     return streams, {"kind": "tcp-bulk", "rate_bps": payload}
 
 
-def _constant(item: Background) -> tuple[list[Stream], dict[str, Any]]:
+def _constant(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     assert item.rate_bps is not None
-    frame = udp_frame(item.size_bytes)
-    streams = [_stream(item, False, (frame,), {"kind": "periodic", "offset_ns": None}, _gap(frame, item.rate_bps))]
-    rate = _payload_rate(item.rate_bps, item.size_bytes, frame)
+    frames = tuple(udp_frames(item.size_bytes, plan.mtu(item.source)))
+    whole = sum(frames)
+    streams = [_stream(item, False, frames, {"kind": "periodic", "offset_ns": None}, _gap(whole, item.rate_bps))]
+    rate = _payload_rate(item.rate_bps, item.size_bytes, whole)
     return streams, {"kind": "udp-constant", "rate_bps": rate, "payload_bytes": item.size_bytes}
 
 
 def _poisson(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     assert item.rate_bps is not None
-    frame = udp_frame(item.size_bytes)
-    gap = _gap(frame, item.rate_bps)
-    streams = [_stream(item, False, (frame,), {"kind": "poisson", "mean_gap_ns": gap, "frame_bytes": frame}, None)]
+    frames = udp_frames(item.size_bytes, plan.mtu(item.source))
+    gap = _gap(sum(frames), item.rate_bps)
+    # The simulator's draws are of frames: a fragmented datagram becomes that many of them on average.
+    each = {"kind": "poisson", "mean_gap_ns": max(1, gap // len(frames)), "frame_bytes": max(frames)}
+    streams = [_stream(item, False, (max(frames),), each, None)]
     seed = release.stream_seed(plan.scenario.run.seed, f"background/{item.name}")
     return streams, {"kind": "udp-poisson", "mean_gap_ns": gap, "payload_bytes": item.size_bytes, "seed": seed}
 
 
-def _burst(item: Background) -> tuple[list[Stream], dict[str, Any]]:
-    frames = (udp_frame(item.size_bytes),) * item.frames
+def _burst(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
+    frames = tuple(udp_frames(item.size_bytes, plan.mtu(item.source))) * item.frames
     streams = [_stream(item, False, frames, {"kind": "periodic", "offset_ns": None}, item.gap_ns)]
     return streams, {
         "kind": "udp-burst",
@@ -149,10 +163,10 @@ def _burst(item: Background) -> tuple[list[Stream], dict[str, Any]]:
     }
 
 
-def _request_response(item: Background) -> tuple[list[Stream], dict[str, Any]]:
+def _request_response(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     streams = []
     for back, size in ((False, item.size_bytes), (True, item.response_bytes)):
-        frames = tcp_frames(max(1, size))
+        frames = tcp_frames(max(1, size), plan.mtu(item.source, item.destination))
         pattern: dict[str, Any] = {"kind": "silent"}
         if item.gap_ns:
             pattern = {"kind": "burst", "gap_ns": item.gap_ns, "frames": len(frames), "frame_bytes": max(frames)}
@@ -165,14 +179,15 @@ def _request_response(item: Background) -> tuple[list[Stream], dict[str, Any]]:
     }
 
 
-def _video(item: Background) -> tuple[list[Stream], dict[str, Any]]:
+def _video(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     assert item.rate_bps is not None
     packet = min(item.size_bytes, VIDEO_PACKET)
-    frame = udp_frame(packet)
+    frames = udp_frames(packet, plan.mtu(item.source))
+    frame, whole = max(frames), sum(frames)
     gap = 1_000_000_000 // item.frames_per_second
-    mean = max(24, item.rate_bps * packet // frame // 8 // item.frames_per_second)
+    mean = max(24, item.rate_bps * packet // whole // 8 // item.frames_per_second)
     small = max(12, mean * GROUP_OF_PICTURES // (I_TO_P + GROUP_OF_PICTURES - 1))
-    pattern = {"kind": "burst", "gap_ns": gap, "frames": max(1, -(-mean // packet)), "frame_bytes": frame}
+    pattern = {"kind": "burst", "gap_ns": gap, "frames": max(1, -(-mean // packet)) * len(frames), "frame_bytes": frame}
     return [_stream(item, False, (frame,), pattern, None)], {
         "kind": "video",
         "transport": "udp",

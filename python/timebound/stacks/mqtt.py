@@ -206,7 +206,8 @@ class _Connection:
 
     def _mtu(self, *nodes: str) -> int:
         """The smaller MTU of both ends decides the segment size that TCP agrees on."""
-        return min(self.plan.scenario.node(node).mtu for node in nodes)
+        self.plan.check_segments(self.origin, *nodes)
+        return self.plan.mtu(*nodes)
 
     def _exchange(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from timebound.scenario.model import Scenario
+from timebound.stacks.wire import IPV4_HEADER, LARGEST_DATAGRAM, LEAST_TCP_MTU, UDP_HEADER
 
 Role = Literal["data", "ack", "control", "background"]
 
@@ -175,6 +176,44 @@ class Plan:
     def declaration(self) -> dict[str, Any]:
         """The JSON of the model's `Declaration`."""
         return {**self.scenario.declaration(), "streams": [stream.declaration() for stream in self.streams]}
+
+    def mtu(self, *nodes: str) -> int:
+        """The smallest MTU of some hosts: what two ends of a TCP connection agree on."""
+        return min(self.scenario.node(node).mtu for node in nodes)
+
+    def check_datagrams(self, path: str, payload: int, source: str, receivers: tuple[str, ...]) -> None:
+        """Can datagrams of this size get from `source` to all of `receivers`?
+
+        Raises:
+            PlanError: larger than UDP allows, or fragments that a receiver's interface does not take (nobody between them tells the
+                sender: all hosts share one subnet).
+        """
+        if payload > LARGEST_DATAGRAM:
+            raise PlanError(
+                path, f"a datagram of {payload} bytes does not exist", f"use at most {LARGEST_DATAGRAM} bytes"
+            )
+        packet = min(payload + UDP_HEADER + IPV4_HEADER, self.mtu(source))
+        for receiver in receivers:
+            if self.mtu(receiver) < packet:
+                raise PlanError(
+                    path,
+                    f"{source!r} sends packets of {packet} bytes, and {receiver!r} takes none above its MTU of {self.mtu(receiver)}",
+                    "give both the same mtu, or send less at once",
+                )
+
+    def check_segments(self, path: str, *nodes: str) -> None:
+        """Can TCP run between these hosts?
+
+        Raises:
+            PlanError: an MTU for which the kernel makes no segments.
+        """
+        for node in nodes:
+            if self.mtu(node) < LEAST_TCP_MTU:
+                raise PlanError(
+                    path,
+                    f"TCP of Linux needs an MTU of {LEAST_TCP_MTU}, and {node!r} has {self.mtu(node)}",
+                    f"give it an mtu of {LEAST_TCP_MTU} or more, or use UDP",
+                )
 
     def leg(self, flow: str, receivers: tuple[str, ...]) -> int:
         """Numbers one more sender of a flow."""

@@ -1,16 +1,18 @@
-"""UDP: one datagram per message and receiver, or one per message to a multicast group."""
+"""UDP: one datagram per message and receiver, or one per message to a multicast group.
+
+A datagram above the sender's MTU travels in fragments; the data plane knows them by their identification, so they belong to their
+message like the segments of a TCP connection do.
+"""
 
 from __future__ import annotations
 
 from timebound.scenario.model import UdpStack
 from timebound.stacks import release
-from timebound.stacks.plan import Marker, Plan, PlanError, Segment, Stream
-from timebound.stacks.wire import udp_frame
+from timebound.stacks.plan import Marker, Plan, Segment, Stream
+from timebound.stacks.wire import udp_frames
 
 FIRST_SOURCE_PORT = 20_000
 PORT = 40_000
-LARGEST_DATAGRAM = 1472
-"""UDP payload of one 1500-byte IP packet; larger ones would be fragmented, and fragments carry no ports."""
 
 
 def lay(plan: Plan, stack: UdpStack) -> None:
@@ -19,17 +21,12 @@ def lay(plan: Plan, stack: UdpStack) -> None:
     hosts = plan.host_numbers()
     ports: dict[str, int] = {}
     for index, flow in enumerate(plan.scenario.flows):
-        if flow.size_bytes > LARGEST_DATAGRAM:
-            raise PlanError(
-                f"flows[{index}].size_bytes",
-                f"a datagram of {flow.size_bytes} bytes would be fragmented",
-                f"UDP messages of this stack have at most {LARGEST_DATAGRAM} bytes",
-            )
+        plan.check_datagrams(f"flows[{index}].size_bytes", flow.size_bytes, flow.source, flow.receivers)
         plan.role(flow.source, "publisher")
         group = f"239.192.{index // 256 % 256}.{index % 256}"
         together = stack.multicast and len(flow.receivers) > 1
         sets = [flow.receivers] if together else [(receiver,) for receiver in flow.receivers]
-        frame = udp_frame(flow.size_bytes)
+        frames = tuple(udp_frames(flow.size_bytes, plan.mtu(flow.source)))
         for receivers in sets:
             name = f"{flow.name}/direct" if len(sets) == 1 else f"{flow.name}/direct>{receivers[0]}"
             plan.add(
@@ -40,10 +37,10 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                     destinations=receivers,
                     priority=flow.priority,
                     role="data",
-                    frames_bytes=(frame,),
+                    frames_bytes=frames if release.is_bounded(flow) else (max(frames),),
                     period_ns=flow.period_ns if release.is_bounded(flow) else None,
                     jitter_ns=flow.jitter_ns,
-                    release=release.simulated(flow, frame),
+                    release=release.simulated(flow, max(frames)),
                     deadline_ns=flow.deadline_ns,
                 ),
             )

@@ -40,6 +40,25 @@ def udp_frame(payload: int) -> int:
     return wire_bytes(payload + UDP_HEADER + IPV4_HEADER)
 
 
+LARGEST_DATAGRAM = 65_507
+"""UDP payload of the largest IP packet (RFC 768: 65535 bytes less both headers)."""
+LEAST_TCP_MTU = 88
+"""Linux keeps room for 48 bytes of options and data in a segment, however small the MTU (net.ipv4.tcp_min_snd_mss)."""
+
+
+def udp_frames(payload: int, mtu: int) -> list[int]:
+    """Wire sizes of the fragments of a datagram in the order in which they are sent (RFC 791, section 3.2: all but the last carry
+    a multiple of 8 bytes)."""
+    rest, most = payload + UDP_HEADER, (mtu - IPV4_HEADER) // 8 * 8
+    if rest + IPV4_HEADER <= mtu:
+        return [udp_frame(payload)]
+    frames = []
+    while rest + IPV4_HEADER > mtu:
+        frames.append(wire_bytes(most + IPV4_HEADER))
+        rest -= most
+    return [*frames, wire_bytes(rest + IPV4_HEADER)] if rest else frames
+
+
 def varint_bytes(value: int) -> int:
     """Length of an MQTT variable byte integer (MQTT 5.0, section 1.5.5)."""
     length = 1

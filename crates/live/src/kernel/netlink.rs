@@ -13,7 +13,7 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, route::RouteHeader};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -187,22 +187,55 @@ impl Netlink {
         )
     }
 
+    /// Replaces the route of an interface's own subnet by one that states the largest TCP segment to be asked for: the kernel asks
+    /// for no less than 256 bytes otherwise, whatever the MTU (net.ipv4.route.min_adv_mss).
+    pub(crate) fn limit_segments(
+        &mut self,
+        index: u32,
+        address: Ipv4Addr,
+        prefix: u8,
+        mtu: u32,
+    ) -> io::Result<()> {
+        let host_bits = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+        let subnet = Ipv4Addr::from(u32::from(address) & !host_bits);
+        let mut message = out_of(index, subnet, prefix);
+        message.header.protocol = RouteProtocol::Kernel;
+        message
+            .attributes
+            .push(RouteAttribute::PrefSource(RouteAddress::Inet(address)));
+        // Headers of IPv4 and TCP without options (RFC 6691).
+        message
+            .attributes
+            .push(RouteAttribute::Metrics(vec![RouteMetric::Advmss(
+                mtu.saturating_sub(40),
+            )]));
+        self.push(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+    }
+
     /// A route of a whole prefix out of one interface.
     pub(crate) fn add_route(&mut self, index: u32, destination: Ipv4Addr, prefix: u8) -> io::Result<()> {
-        let mut message = RouteMessage::default();
-        message.header = RouteHeader {
-            address_family: AddressFamily::Inet,
-            destination_prefix_length: prefix,
-            table: RouteHeader::RT_TABLE_MAIN,
-            protocol: RouteProtocol::Boot,
-            scope: RouteScope::Link,
-            kind: RouteType::Unicast,
-            ..RouteHeader::default()
-        };
-        message.attributes = vec![
-            RouteAttribute::Destination(RouteAddress::Inet(destination)),
-            RouteAttribute::Oif(index),
-        ];
+        let message = out_of(index, destination, prefix);
         self.push(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE)
     }
+}
+
+fn out_of(index: u32, destination: Ipv4Addr, prefix: u8) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: AddressFamily::Inet,
+        destination_prefix_length: prefix,
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::Boot,
+        scope: RouteScope::Link,
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    message.attributes = vec![
+        RouteAttribute::Destination(RouteAddress::Inet(destination)),
+        RouteAttribute::Oif(index),
+    ];
+    message
 }

@@ -26,6 +26,8 @@ use timebound_model::{Network, NodeId, NodeKind};
 const SIOCGSKNS: libc::c_ulong = 0x894c;
 /// Index of `eth0` in every node; `lo` is 1.
 const ETH0: u32 = 2;
+/// Below this the kernel's own lower limits of segment size and path MTU (256 and 552 bytes) need a word.
+const SMALL_MTU: u32 = 600;
 /// Index of the near end of host 0.
 const FIRST_INTERFACE: u32 = 16;
 
@@ -318,6 +320,10 @@ fn fresh_namespace(host: &HostPlan, warnings: &mut BTreeSet<String>) -> Result<O
     // SAFETY: takes one integer; only this helper thread changes namespace.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map_err(why)?;
     write_sysctls(&SYSCTLS, warnings);
+    if host.mtu < SMALL_MTU {
+        let mtu = host.mtu.to_string();
+        write_sysctls(&[("net/ipv4/route/min_pmtu", mtu.as_str())], warnings);
+    }
     for (key, value) in &host.sysctls {
         let path = key.replace('.', "/");
         if !path.starts_with("net/") || path.split('/').any(|part| part == "..") {
@@ -417,6 +423,9 @@ fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
             requests.set_up(1)?;
             requests.set_up(ETH0)?;
             requests.add_address(ETH0, host.address, host.prefix)?;
+            if host.mtu < SMALL_MTU {
+                requests.limit_segments(ETH0, host.address, host.prefix, host.mtu)?;
+            }
             requests.add_route(ETH0, Ipv4Addr::new(224, 0, 0, 0), 4)?;
             // Groups are nobody's address; whoever else a program talks to is found by ARP, answered from the model.
             for peer in peers.get(&host.address).into_iter().flatten() {

@@ -5,7 +5,7 @@ use super::flows::{Judgement, header_at};
 use super::lane::{Kind, Lane};
 use super::packet::{self, Ipv4, Packet};
 use super::work::Plane;
-use crate::records::{IngressRecord, SEQUENCED};
+use crate::records::{CONTINUED, IngressRecord, SEQUENCED};
 use crate::writer::Item;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -65,7 +65,11 @@ impl Fragments {
         })?;
         Some(Judgement {
             messages: 0,
-            flags: first.judgement.flags & !SEQUENCED,
+            // A piece of the message that began in the first one, as later segments are of theirs.
+            flags: match first.judgement.flags {
+                flags if flags & SEQUENCED != 0 => flags | CONTINUED,
+                flags => flags,
+            },
             ..first.judgement
         })
     }

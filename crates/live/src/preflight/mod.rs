@@ -374,6 +374,10 @@ fn unprobed_line(unprobed: &[String]) -> Option<Check> {
     Some(line("not probed", expected, measured, true))
 }
 
+/// Linux keeps room for 48 bytes of options and data in a segment, whatever the MTU (net.ipv4.tcp_min_snd_mss): with smaller ones there
+/// is no TCP.
+const LEAST_TCP_MTU: u32 = 88;
+
 /// A TCP connection over one path without losses carries data intact.
 fn tcp_line(network: &Network, nodes: &Nodes, routes: &[Route], deadline: u64) -> Option<Line> {
     let lossless = |port: &PortId| !network.ports[port.index()].impairments.is_lossy();
@@ -381,6 +385,11 @@ fn tcp_line(network: &Network, nodes: &Nodes, routes: &[Route], deadline: u64) -
         let back = network.routes.path(&network.ports, route.to, route.from);
         route.ports.iter().all(lossless)
             && back.is_some_and(|back| back.iter().all(lossless))
+            && nodes
+                .list
+                .iter()
+                .filter(|node| node.id == route.from || node.id == route.to)
+                .all(|node| node.mtu >= LEAST_TCP_MTU)
             && route.greatest_latency(network, 1500) < 20_000_000
     };
     let route = routes.iter().find(usable)?;
