@@ -101,7 +101,11 @@ fn attempt(rootless: bool) -> i32 {
         let mut found = 0;
         if sandbox::unshare(rootless).is_ok() {
             found |= NAMESPACES;
-            found |= if ring::Ring::open(1500).is_ok() { RING } else { 0 };
+            found |= if ring::Ring::open(1500, None).is_ok() {
+                RING
+            } else {
+                0
+            };
         }
         found |= if sched::enter_fifo(1) { FIFO } else { 0 };
         // SAFETY: ends the child.

@@ -4,6 +4,7 @@
 mod capture;
 pub mod certificate;
 mod cgroups;
+mod choice;
 mod conditions;
 mod doctor;
 mod failure;

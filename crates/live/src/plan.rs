@@ -67,6 +67,9 @@ pub struct Plan {
     pub precision: PrecisionPlan,
     #[serde(default)]
     pub statistics: StatisticsPlan,
+    /// How frames get from the nodes into the model and back.
+    #[serde(default)]
+    pub data_plane: DataPlanePlan,
     /// Write `ingress.bin`, from which the simulator can replay the run.
     #[serde(default)]
     pub record_ingress: bool,
@@ -438,6 +441,30 @@ pub struct PrecisionPlan {
     pub longest_overrun_ns: u64,
     /// Greatest share of all CPUs' time that a hypervisor may take away.
     pub steal: f64,
+}
+
+/// How frames get from the nodes into the model and back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DataPlanePlan {
+    pub back_end: BackEndPlan,
+    /// Input/output threads beside the fabric's, at most 16; null: none on up to 3 CPUs, else CPUs - 2, at most 4.
+    pub threads: Option<u32>,
+    /// The queue of each host's first port stands in the node's kernel, where a full socket buffer makes senders wait, and
+    /// not in the model, where it would drop. Only for hosts with one full-duplex link.
+    pub back_pressure: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackEndPlan {
+    /// `Ring`, unless the plan declares more frames than it carries and the host allows `Tap`.
+    #[default]
+    Auto,
+    /// A packet ring over veth pairs: arrivals are stamped by the kernel.
+    Ring,
+    /// TAP devices and io_uring: cheaper per frame; arrivals are stamped when they are read.
+    Tap,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

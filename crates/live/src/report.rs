@@ -1,9 +1,10 @@
 //! `live.json`: what a run was, how precise it was, and what it counted. Written at every end that we live to see.
 
 use crate::certificate::{Certificate, Quantiles, Totals, Verdict, judge};
+use crate::choice::Choice;
 use crate::history::{self, HISTORY_FILE};
 use crate::plan::{Plan, PrecisionPlan};
-use crate::plane::{FlowReport, PlaneReport, Refusals, Undeclared};
+use crate::plane::{FlowReport, Load, PlaneReport, Refusals, Stamps, Undeclared};
 use crate::programs::ProgramReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub struct LiveReport {
     pub planned_ns: u64,
     pub times: Times,
     pub precision: Precision,
+    pub data_plane: DataPlaneReport,
     pub ports: Vec<PortReport>,
     pub undeclared: Vec<UndeclaredReport>,
     /// Undeclared frames of 5-tuples beyond the 65,536 that are told apart.
@@ -41,6 +43,22 @@ pub struct LiveReport {
     /// Summary of the built-in endpoints (`timebound_endpoints::summary::Summary`); null without.
     pub endpoints: Option<serde_json::Value>,
     pub warnings: Vec<String>,
+}
+
+/// How frames were moved, how many, and at what cost.
+#[derive(Debug, Serialize)]
+pub struct DataPlaneReport {
+    /// `ring` or `tap`.
+    pub back_end: &'static str,
+    /// Why this one.
+    pub reason: String,
+    /// `kernel` or `reaped`: who stamped the arrivals.
+    pub stamps: Stamps,
+    /// Input/output threads beside the fabric's.
+    pub threads: usize,
+    pub back_pressure: bool,
+    #[serde(flatten)]
+    pub load: Load,
 }
 
 /// How long things took, ns.
@@ -184,6 +202,17 @@ pub(crate) fn tcp(flows: &[FlowReport], names: &Names) -> TcpReport {
                 retransmissions: flow.retransmissions,
             })
             .collect(),
+    }
+}
+
+pub(crate) fn data_plane(choice: &Choice, report: &PlaneReport) -> DataPlaneReport {
+    DataPlaneReport {
+        back_end: choice.back_end.name(),
+        reason: choice.reason.clone(),
+        stamps: report.stamps,
+        threads: choice.threads,
+        back_pressure: choice.back_pressure,
+        load: report.load.clone(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::certificate::Verdict;
 use crate::cgroups::Cgroups;
+use crate::choice::{self, Choice};
 use crate::failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_OK, Failure};
 use crate::hardware::Keeper;
 use crate::kernel::clock;
@@ -77,6 +78,7 @@ fn sentence(check: &Check) -> String {
 struct Run {
     prepared: Prepared,
     rootless: bool,
+    choice: Choice,
     nodes: Nodes,
     traffic: Option<Traffic>,
     stage: Stage,
@@ -97,7 +99,14 @@ impl Run {
     fn open(prepared: Prepared, sandbox: &Sandbox, keeper: Option<&mut Keeper>) -> Result<Self, Failure> {
         let begun = clock::monotonic();
         let signals = signals::block();
-        let nodes = nodes::bring_up(&prepared.plan, &prepared.network, prepared.groups.clone(), keeper)?;
+        let choice = choice::decide(&prepared.plan)?;
+        let nodes = nodes::bring_up(
+            &prepared.plan,
+            &prepared.network,
+            prepared.groups.clone(),
+            keeper,
+            choice.back_end,
+        )?;
         let mut times = Times {
             bring_up_ns: clock::monotonic() - begun,
             ..Times::default()
@@ -105,7 +114,7 @@ impl Run {
         let plan = &prepared.plan;
         // Before the first thread of ours: a fork takes only the calling one along.
         let traffic = Traffic::fork(plan, &nodes)?;
-        let stage = Stage::open(plan, &prepared.network, &nodes)?;
+        let stage = Stage::open(plan, &prepared.network, &nodes, &choice)?;
         times.bring_up_ns = times.bring_up_ns.max(clock::monotonic() - begun);
         let statistics = match plan.statistics.node_interval_ns {
             0 => None,
@@ -120,6 +129,7 @@ impl Run {
         Ok(Self {
             prepared,
             rootless: sandbox.rootless,
+            choice,
             nodes,
             traffic,
             stage,
@@ -429,6 +439,7 @@ impl Run {
             planned_ns: plan.duration_ns,
             times: self.times.clone(),
             precision,
+            data_plane: report::data_plane(&self.choice, &plane),
             ports: report::ports(&plane, &self.prepared.network),
             undeclared: report::undeclared(&plane.flows, &names),
             undeclared_overflow: plane.overflow.into(),

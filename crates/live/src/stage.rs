@@ -1,12 +1,14 @@
 //! The data plane and the writer as threads, and the strings that move them.
 
 use crate::capture;
+use crate::choice::{BackEnd, Choice};
 use crate::failure::Failure;
-use crate::kernel::{clock, ring, send};
+use crate::kernel::{clock, ring, send, uring};
 use crate::nodes::Nodes;
 use crate::plan::Plan;
 use crate::plane::{
-    Buffers, Command, Directory, Flows, Judged, Outlet, Plane, PlaneReport, Setup, Shared, Tap,
+    Attachments, Buffers, Command, Departures, Directory, Flows, Handover, Inlet, Inline, Judged, Outlet,
+    Plane, PlaneReport, Setup, Shared, Tap, spread,
 };
 use crate::writer::{ProbeLog, Progress, QUEUE, Writer};
 use std::io;
@@ -32,7 +34,12 @@ impl Stage {
     ///
     /// # Errors
     /// When the host refuses the ring, or a file cannot be created.
-    pub(crate) fn open(plan: &Plan, network: &Arc<Network>, nodes: &Nodes) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        plan: &Plan,
+        network: &Arc<Network>,
+        nodes: &Nodes,
+        choice: &Choice,
+    ) -> Result<Self, Failure> {
         let (captures, taps, capture_ring) =
             capture::create(&plan.captures, &plan.folder, network, clock::realtime_offset())?;
         let (producer, consumer) = rtrb::RingBuffer::new(QUEUE);
@@ -45,7 +52,6 @@ impl Stage {
             Arc::clone(&progress),
         )
         .map_err(|error| Failure::host(format!("cannot write {}", plan.folder.display()), error))?;
-        let why = |error: io::Error| Failure::host("cannot open the data plane's ring", error);
         let shared = Arc::new(Shared::new().map_err(why)?);
         let (commands, received) = channel();
         let parts = Parts {
@@ -56,12 +62,7 @@ impl Stage {
             records: producer,
             shared: Arc::clone(&shared),
         };
-        // Captures cost the data plane something per frame and hop, so there are two of it.
-        let plane = if parts.tap.is_used() {
-            spawn::<true>(parts, received)?
-        } else {
-            spawn::<false>(parts, received)?
-        };
+        let plane = start(parts, received, choice)?;
         let writer = thread("writer", move || writer.run())?;
         Ok(Self {
             commands: Some(commands),
@@ -134,22 +135,94 @@ struct Parts<'a> {
     shared: Arc<Shared>,
 }
 
-fn spawn<const CAPTURE: bool>(
+fn why(error: io::Error) -> Failure {
+    Failure::host("cannot open the data plane's ring", error)
+}
+
+/// Opens the chosen back end, as often as there are threads to use it.
+fn start(
     parts: Parts<'_>,
     commands: Receiver<Command>,
+    choice: &Choice,
 ) -> Result<JoinHandle<PlaneReport>, Failure> {
-    let why = |error: io::Error| Failure::host("cannot open the data plane's ring", error);
-    let list = &parts.nodes.list;
-    let mtu = list.iter().map(|node| node.mtu).max().unwrap_or(1500);
-    let ring = ring::Ring::open(mtu).map_err(why)?;
-    let mut interfaces = vec![0; parts.network.nodes.len()];
-    for node in list {
-        interfaces[node.id.index()] = node.interface;
+    let mtu = parts.nodes.list.iter().map(|node| node.mtu).max().unwrap_or(1500);
+    let pieces = choice.threads.max(1);
+    match choice.back_end {
+        BackEnd::Ring => {
+            let share = |number| (choice.threads > 1).then_some(ring::Share { number });
+            let open = |number| Ok((ring::Ring::open(mtu, share(number))?, send::Sender::open()?));
+            let pairs = (0..pieces)
+                .map(open)
+                .collect::<io::Result<Vec<_>>>()
+                .map_err(why)?;
+            attach(parts, commands, pairs, choice.threads > 0)
+        }
+        BackEnd::Tap => {
+            let open = |piece: usize| {
+                let devices: Vec<uring::Device> = (parts.nodes.list.iter())
+                    .filter(|node| node.interface as usize % pieces == piece)
+                    .filter_map(|node| Some((node.interface, Arc::clone(node.device.as_ref()?))))
+                    .collect();
+                Ok((
+                    uring::Reads::open(devices.clone(), mtu)?,
+                    uring::Writes::open(devices)?,
+                ))
+            };
+            let pairs = (0..pieces)
+                .map(open)
+                .collect::<io::Result<Vec<_>>>()
+                .map_err(why)?;
+            attach(parts, commands, pairs, choice.threads > 0)
+        }
     }
-    let outlet = Outlet::<CAPTURE>::new(
-        Buffers::new(ring.frame_capacity(), BUFFERS),
-        send::Sender::open().map_err(why)?,
-        interfaces,
+}
+
+/// One pair in the data plane's own thread, or one thread for each.
+fn attach<I: Inlet, D: Departures>(
+    parts: Parts<'_>,
+    commands: Receiver<Command>,
+    mut pairs: Vec<(I, D)>,
+    threads: bool,
+) -> Result<JoinHandle<PlaneReport>, Failure> {
+    if threads {
+        let (inlet, handover) = spread(pairs, &parts.shared.bell).map_err(why)?;
+        return choose_captures(parts, commands, inlet, handover);
+    }
+    match pairs.pop() {
+        Some((inlet, departures)) => choose_captures(parts, commands, inlet, Inline::new(departures)),
+        None => Err(Failure::internal("data plane", "no back end was opened")),
+    }
+}
+
+/// Captures cost the data plane something per frame and hop, so there are two of it.
+fn choose_captures<I: Inlet, O: Handover>(
+    parts: Parts<'_>,
+    commands: Receiver<Command>,
+    inlet: I,
+    handover: O,
+) -> Result<JoinHandle<PlaneReport>, Failure> {
+    if parts.tap.is_used() {
+        spawn::<I, O, true>(parts, commands, inlet, handover)
+    } else {
+        spawn::<I, O, false>(parts, commands, inlet, handover)
+    }
+}
+
+fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
+    parts: Parts<'_>,
+    commands: Receiver<Command>,
+    inlet: I,
+    handover: O,
+) -> Result<JoinHandle<PlaneReport>, Failure> {
+    let list = &parts.nodes.list;
+    let mut attachments = Attachments::new(parts.network.nodes.len());
+    for node in list {
+        attachments.attach(node.id, node.interface);
+    }
+    let outlet = Outlet::<O, CAPTURE>::new(
+        Buffers::new(inlet.frame_capacity(), BUFFERS),
+        handover,
+        attachments,
         parts.records,
         parts.tap,
         Judged {
@@ -159,7 +232,7 @@ fn spawn<const CAPTURE: bool>(
         parts.plan.record_ingress,
     );
     let plane = Plane::new(Setup {
-        ring,
+        inlet,
         outlet,
         flows: Flows::new(&parts.plan.markers, parts.network)?,
         directory: Directory {
@@ -168,12 +241,11 @@ fn spawn<const CAPTURE: bool>(
                 .map(|node| (node.address, (node.id, node.mac)))
                 .collect(),
         },
-        first_interface: list.first().map_or(0, |node| node.interface),
-        nodes: list.iter().map(|node| node.id).collect(),
         classes: parts.network.streams.iter().map(|stream| stream.class).collect(),
         shared: parts.shared,
         commands,
         port_interval: parts.plan.statistics.port_interval_ns,
+        duration: parts.plan.duration_ns,
     });
     thread("fabric", move || plane.run())
 }

@@ -99,6 +99,7 @@ def emulation_plan(
         ],
         "events": [change for event in scenario.events for change in _changes(prediction, event)],
         "precision": run.precision.stated(),
+        "data_plane": run.data_plane.plan(),
         "record_ingress": record_ingress,
         "force_rootless": rootless,
         "lifecycle": [{"at_ns": e.at_ns, "node": e.node, "order": e.order} for e in scenario.node_events],

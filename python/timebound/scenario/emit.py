@@ -58,6 +58,11 @@ def to_yaml(scenario: Scenario) -> str:
         "simulate": {"duration": format_time(run.simulate.duration_ns), "search": run.simulate.evaluations},
         "log-limit": format_size(run.log_limit_bytes),
         "precision": _precision(run.precision),
+        "data-plane": {
+            "back-end": run.data_plane.back_end,
+            "threads": run.data_plane.threads,
+            "back-pressure": run.data_plane.back_pressure,
+        },
     }.items():
         if value is None:
             continue

@@ -403,6 +403,23 @@ class Precision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataPlane:
+    """How an emulation moves frames (`DataPlanePlan` in crates/live/src/plan.rs)."""
+
+    back_end: Literal["auto", "ring", "tap"] = "auto"
+    threads: int | Literal["auto"] = "auto"
+    back_pressure: bool = False
+
+    def plan(self) -> dict[str, Any]:
+        """`DataPlanePlan` as JSON."""
+        return {
+            "back_end": self.back_end,
+            "threads": None if self.threads == "auto" else self.threads,
+            "back_pressure": self.back_pressure,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """How long, with which seed, and what is recorded."""
 
@@ -416,6 +433,7 @@ class Run:
     """Bytes kept of the output of each program."""
     precision: Precision
     """From what on an emulation calls itself disturbed."""
+    data_plane: DataPlane = DataPlane()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

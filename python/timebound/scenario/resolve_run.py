@@ -10,6 +10,7 @@ from timebound.scenario.model import Background, Direction, Event, Impairments, 
 from timebound.scenario.names import is_flow_name
 from timebound.scenario.resolve_flows import resolve_hosts
 from timebound.scenario.resolve_network import Net, resolve_jitter, resolve_loss
+from timebound.scenario.resolve_plane import resolve_data_plane
 from timebound.scenario.tree import Path
 from timebound.scenario.units import TIME, UnitError, integer, parse
 
@@ -246,4 +247,5 @@ def resolve_run(run: shape.Run, net: Net, context: Context) -> Run:
             longest_overrun_ns=run.precision.longest_overrun,
             steal=run.precision.steal,
         ),
+        data_plane=resolve_data_plane(run.data_plane, net, context),
     )

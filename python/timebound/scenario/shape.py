@@ -8,6 +8,7 @@ from pydantic import Field
 
 from timebound.scenario.fields import Duration, NodeNames, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
 from timebound.scenario.shape_network import JitterField, LossField, Network
+from timebound.scenario.shape_plane import DataPlane
 
 
 class Flow(Shape):
@@ -246,6 +247,7 @@ class Run(Shape):
     )
     simulate: Simulate = Field(default_factory=Simulate, description="limits of the simulator")
     precision: Precision = Field(default_factory=Precision, description="limits of the emulation's own error")
+    data_plane: DataPlane = Field(default_factory=DataPlane, description="how an emulation moves frames")
 
 
 def _flows(value: Any) -> Any:

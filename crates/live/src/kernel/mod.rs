@@ -7,6 +7,8 @@ pub(crate) mod netlink;
 pub(crate) mod ring;
 pub(crate) mod sched;
 pub(crate) mod send;
+pub(crate) mod tap;
+pub(crate) mod uring;
 
 use std::io;
 

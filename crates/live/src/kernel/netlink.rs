@@ -144,6 +144,18 @@ impl Netlink {
         self.push(RouteNetlinkMessage::NewLink(near), NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// What a veth pair is created with, set on an interface that is there.
+    pub(crate) fn set_link(&mut self, index: u32, mac: [u8; 6], mtu: u32, txqueuelen: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes = vec![
+            LinkAttribute::Address(mac.to_vec()),
+            LinkAttribute::Mtu(mtu),
+            LinkAttribute::TxQueueLen(txqueuelen),
+        ];
+        self.push(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
     pub(crate) fn set_up(&mut self, index: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;

@@ -1,6 +1,7 @@
 //! An AF_PACKET receive ring (TPACKET_V2) over all interfaces of a namespace, with kernel arrival stamps.
 
 use super::{check, set_option};
+use crate::plane::{Inlet, Received, Stamps};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -41,16 +42,30 @@ struct FrameHeader {
 /// struct sockaddr_ll begins right behind the aligned header: the interface tells the host.
 const ADDRESS_OFFSET: usize = 32;
 
-/// One received frame, valid until the ring is advanced.
-pub(crate) struct Received<'a> {
-    /// From the Ethernet header on, without FCS.
-    pub(crate) bytes: &'a [u8],
-    /// CLOCK_REALTIME in ns.
-    pub(crate) stamp: u64,
-    pub(crate) interface: u32,
-    /// True if the frame was longer than the ring's slots.
-    pub(crate) truncated: bool,
+/// A part of all interfaces: those whose index modulo the number of rings is this.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    pub(crate) number: usize,
 }
+
+// linux/if_packet.h, linux/filter.h
+const PACKET_FANOUT: libc::c_int = 18;
+const PACKET_FANOUT_DATA: libc::c_int = 22;
+const FANOUT_CBPF: libc::c_int = 6;
+const FANOUT_FLAG_IGNORE_OUTGOING: libc::c_int = 0x4000;
+const LOAD_INTERFACE: libc::sock_filter = libc::sock_filter {
+    code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
+    jt: 0,
+    jf: 0,
+    // SKF_AD_OFF + SKF_AD_IFINDEX
+    k: (-0x1000i32 + 8) as u32,
+};
+const RETURN_IT: libc::sock_filter = libc::sock_filter {
+    code: (libc::BPF_RET | libc::BPF_A) as u16,
+    jt: 0,
+    jf: 0,
+    k: 0,
+};
 
 /// The ring.
 pub(crate) struct Ring {
@@ -67,7 +82,9 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// A ring over every interface of the calling thread's namespace, for frames of up to `mtu` bytes behind the Ethernet header.
-    pub(crate) fn open(mtu: u32) -> io::Result<Self> {
+    ///
+    /// With a `share` it takes that share of the interfaces; the shares must be opened in order, starting with 0. All frames of one interface come through one ring, so their order is kept.
+    pub(crate) fn open(mtu: u32, share: Option<Share>) -> io::Result<Self> {
         // Protocol 0: receives nothing before it is bound, so the ring is complete when the first frame comes.
         // SAFETY: plain system call; the descriptor is owned from here on.
         let socket = unsafe {
@@ -125,7 +142,37 @@ impl Ring {
             next: 0,
         };
         ring.bind()?;
+        if let Some(share) = share {
+            ring.join(share)?;
+        }
         Ok(ring)
+    }
+
+    /// Joins the group of rings that share the interfaces; the kernel takes the filter's result modulo their number, and counts
+    /// them in the order of joining (packet(7), PACKET_FANOUT_CBPF).
+    fn join(&self, share: Share) -> io::Result<()> {
+        let group = 1 | ((FANOUT_CBPF | FANOUT_FLAG_IGNORE_OUTGOING) << 16);
+        let fd = self.socket.as_raw_fd();
+        set_option(fd, libc::SOL_PACKET, PACKET_FANOUT, group)?;
+        if share.number > 0 {
+            return Ok(());
+        }
+        let program = [LOAD_INTERFACE, RETURN_IT];
+        let filter = libc::sock_fprog {
+            len: program.len() as u16,
+            filter: program.as_ptr().cast_mut(),
+        };
+        // SAFETY: the kernel copies the program, which lives for the call.
+        check(unsafe {
+            libc::setsockopt(
+                fd,
+                libc::SOL_PACKET,
+                PACKET_FANOUT_DATA,
+                (&raw const filter).cast(),
+                size_of::<libc::sock_fprog>() as libc::socklen_t,
+            )
+        })?;
+        Ok(())
     }
 
     fn bind(&self) -> io::Result<()> {
@@ -144,23 +191,32 @@ impl Ring {
         Ok(())
     }
 
-    pub(crate) fn fd(&self) -> libc::c_int {
-        self.socket.as_raw_fd()
-    }
-
-    /// Bytes of a frame that fit a slot.
-    pub(crate) fn frame_capacity(&self) -> usize {
-        self.slot - HEADROOM
-    }
-
     fn header(&self) -> *const FrameHeader {
         // SAFETY: `next < slots`, and slots lie back to back since the slot size divides the block size.
         unsafe { self.memory.add(self.next * self.slot).cast() }
     }
+}
 
-    /// The oldest frame that has not been consumed, if there is one.
+impl Inlet for Ring {
+    const STAMPS: Stamps = Stamps::Kernel;
+
+    fn gather(&mut self) {}
+
+    fn watch(&self, mut add: impl FnMut(libc::c_int)) {
+        add(self.socket.as_raw_fd());
+    }
+
+    fn is_ready(&self) -> bool {
+        // SAFETY: as in `peek`.
+        unsafe { (*self.header()).status.load(Ordering::Acquire) & TP_STATUS_USER != 0 }
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.slot - HEADROOM
+    }
+
     #[inline]
-    pub(crate) fn peek(&self) -> Option<Received<'_>> {
+    fn peek(&self) -> Option<Received<'_>> {
         let header = self.header();
         // SAFETY: the header lies in the mapping; only the status is shared with the kernel until it says USER.
         let status = unsafe { (*header).status.load(Ordering::Acquire) };
@@ -184,9 +240,8 @@ impl Ring {
         }
     }
 
-    /// Gives the slot of the last [`Ring::peek`] back to the kernel.
     #[inline]
-    pub(crate) fn consume(&mut self) {
+    fn consume(&mut self) {
         fence(Ordering::Release);
         // SAFETY: as in `peek`.
         unsafe { (*self.header()).status.store(0, Ordering::Release) };
@@ -197,8 +252,7 @@ impl Ring {
         };
     }
 
-    /// Frames dropped for want of room since the last call.
-    pub(crate) fn take_lost(&self) -> u64 {
+    fn take_lost(&mut self) -> u64 {
         let mut statistics = [0u32; 2];
         let mut length = size_of_val(&statistics) as libc::socklen_t;
         // SAFETY: struct tpacket_stats is two u32; the kernel writes at most `length` bytes.

@@ -1,6 +1,7 @@
 //! `sendmmsg` on a packet socket: many frames, each to its own interface, in one system call.
 
 use super::{check, set_option};
+use crate::plane::Departures;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -52,19 +53,14 @@ impl Sender {
             filled: 0,
         })
     }
+}
 
-    pub(crate) fn is_full(&self) -> bool {
+impl Departures for Sender {
+    fn is_full(&self) -> bool {
         self.filled == BATCH
     }
 
-    /// Adds a frame.
-    ///
-    /// # Safety
-    /// `frame` must stay where it is, and unchanged, until the next [`Sender::flush`].
-    ///
-    /// # Panics
-    /// If the batch is full.
-    pub(crate) unsafe fn push(&mut self, interface: u32, frame: &[u8]) {
+    unsafe fn push(&mut self, interface: u32, frame: &[u8]) {
         let index = self.filled;
         self.addresses[index].sll_ifindex = interface as i32;
         self.parts[index] = libc::iovec {
@@ -74,8 +70,7 @@ impl Sender {
         self.filled += 1;
     }
 
-    /// Hands all frames over; returns how many the kernel refused.
-    pub(crate) fn flush(&mut self) -> u64 {
+    fn flush(&mut self) -> u64 {
         let (mut done, mut refused) = (0, 0);
         while done < self.filled {
             // SAFETY: the slice of messages is valid, and so are names, parts and frames behind it (see `push`).

@@ -10,9 +10,10 @@ mod room;
 pub(crate) use entrance::Entrance;
 
 use crate::cgroups::Cgroups;
+use crate::choice::BackEnd;
 use crate::failure::Failure;
 use crate::hardware::{self, Keeper};
-use crate::kernel::{check, ethtool, netlink};
+use crate::kernel::{check, ethtool, netlink, tap};
 use crate::plan::{FilePlan, HardwarePlan, HostPlan, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -60,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) external: bool,
     /// Of a virtual machine.
     pub(crate) tap: Option<OwnedFd>,
+    /// Our side of its `eth0` where that is a TAP device.
+    pub(crate) device: Option<Arc<OwnedFd>>,
     namespace: OwnedFd,
     /// Host name and files; made when something first runs in it.
     room: Mutex<Option<Arc<room::Room>>>,
@@ -81,6 +84,7 @@ impl Node {
             room: Mutex::default(),
             external: true,
             tap: None,
+            device: None,
             namespace: std::fs::File::open("/dev/null").unwrap().into(),
         }
     }
@@ -151,6 +155,7 @@ pub(crate) fn bring_up(
     network: &Network,
     groups: Option<Arc<Cgroups>>,
     keeper: Option<&mut Keeper>,
+    back_end: BackEnd,
 ) -> Result<Nodes, Failure> {
     let identities = check_hosts(plan, network)?;
     let mut warnings = BTreeSet::new();
@@ -159,6 +164,14 @@ pub(crate) fn bring_up(
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| -> Result<(), Failure> {
             for (index, (host, (id, mac))) in plan.hosts.iter().zip(&identities).enumerate() {
+                let namespace = fresh_namespace(host, &mut warnings)?;
+                // Made in the node's namespace, in which this thread is now: nothing needs to be moved.
+                let device = match back_end {
+                    BackEnd::Ring => None,
+                    BackEnd::Tap => Some(Arc::new(tap::create("eth0", ETH0).map_err(|error| {
+                        Failure::host(format!("cannot create the TAP device of {:?}", host.node), error)
+                    })?)),
+                };
                 list.push(Node {
                     name: host.node.clone(),
                     id: *id,
@@ -172,7 +185,8 @@ pub(crate) fn bring_up(
                     room: Mutex::default(),
                     external: is_external(host),
                     tap: None,
-                    namespace: fresh_namespace(host, &mut warnings)?,
+                    device,
+                    namespace,
                 });
             }
             Ok(())
@@ -184,7 +198,9 @@ pub(crate) fn bring_up(
     let fabric =
         own_namespace().map_err(|error| Failure::host("cannot open the fabric's namespace", error))?;
     hardware::attach(plan, &mut list, std::os::fd::AsFd::as_fd(&fabric), keeper)?;
-    connect(plan, &list).map_err(|error| Failure::host("cannot create veth pairs", error))?;
+    if back_end == BackEnd::Ring {
+        connect(plan, &list).map_err(|error| Failure::host("cannot create veth pairs", error))?;
+    }
     configure(plan, &list)?;
     let hosts_file = plan.folder.join("hosts");
     std::fs::write(&hosts_file, hosts(&list))
@@ -420,6 +436,9 @@ fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
             enter(node.namespace.as_raw_fd())?;
             let mut requests = netlink::Netlink::open()?;
             ethtool::offloads_off(requests.fd(), "eth0")?;
+            if node.device.is_some() {
+                requests.set_link(ETH0, node.mac, host.mtu, host.txqueuelen)?;
+            }
             requests.set_up(1)?;
             requests.set_up(ETH0)?;
             requests.add_address(ETH0, host.address, host.prefix)?;

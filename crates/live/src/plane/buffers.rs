@@ -80,6 +80,26 @@ impl Buffers {
         handle
     }
 
+    /// A second frame like the first, with one reference.
+    pub(crate) fn duplicate(&mut self, handle: u32) -> u32 {
+        if self.free.is_empty() {
+            self.grow();
+        }
+        let copy = self.free.pop().expect("just grown");
+        let meta = *self.meta(handle);
+        self.slots[copy as usize] = Slot { meta, references: 1 };
+        let (from, range) = self.range(handle);
+        let (to, place) = self.range(copy);
+        if from == to {
+            self.blocks[from].copy_within(range, place.start);
+        } else {
+            let source = &raw const self.blocks[from][range];
+            // SAFETY: two blocks never overlap, and blocks never move.
+            self.blocks[to][place].copy_from_slice(unsafe { &*source });
+        }
+        copy
+    }
+
     fn range(&self, handle: u32) -> (usize, std::ops::Range<usize>) {
         let start = handle as usize % BLOCK_SLOTS * self.capacity;
         (
@@ -147,6 +167,21 @@ mod tests {
         );
         buffers.release(handle);
         assert_eq!(buffers.used(), 0);
+    }
+
+    #[test]
+    fn a_duplicate_is_equal_and_apart() {
+        let mut buffers = Buffers::new(16, 1);
+        for _ in 0..2 * BLOCK_SLOTS {
+            let first = buffers.insert(b"same", Meta::default());
+            let second = buffers.duplicate(first);
+            buffers.bytes_mut(second)[0] = b'S';
+            assert_eq!(
+                (buffers.bytes(first), buffers.bytes(second)),
+                (&b"same"[..], &b"Same"[..])
+            );
+        }
+        assert_eq!(buffers.used(), 4 * BLOCK_SLOTS);
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Where the fabric's output goes: frames to the kernel, records to the writer, lateness to the histogram.
 
-use super::buffers::Buffers;
+use super::attachment::Attachments;
+use super::buffers::{Buffers, Meta};
 use super::lane::Kind;
 use super::lateness::{History, Judged};
 use super::tap::Tap;
-use crate::kernel::{clock, send};
+use super::wire::Handover;
+use crate::kernel::clock;
 use crate::records::{self, DeliveryRecord, FrameRecord, SEQUENCED};
 use crate::writer::Item;
+use std::collections::VecDeque;
 use timebound_fabric::{DropReason, Frame, NO_LEAF, NO_STREAM, Sink};
 use timebound_model::{NodeId, PortId, Time};
 
-/// A frame in the batch.
+/// A frame that is being handed over.
 #[derive(Debug, Clone, Copy)]
 struct Handed {
     handle: u32,
@@ -18,9 +21,18 @@ struct Handed {
     due: u64,
     leaf: u32,
     flags: u16,
+    /// Of the lane from which it came; `None` for an answer of the model's own, of which nothing is noted.
+    lane: Option<Kind>,
+    /// Of that lane.
+    origin: u64,
 }
 
-pub(crate) struct Outlet<const CAPTURE: bool> {
+/// Frames that may be under way to the kernel on one way, from the start; more are possible.
+const UNDER_WAY: usize = 1024;
+/// How long the last frames of a lane may take to the kernel.
+const LONGEST_HANDOVER: u64 = 100_000_000;
+
+pub(crate) struct Outlet<O, const CAPTURE: bool> {
     pub(crate) buffers: Buffers,
     pub(crate) history: History,
     /// Frames that the kernel refused to take.
@@ -32,18 +44,20 @@ pub(crate) struct Outlet<const CAPTURE: bool> {
     pub(crate) origin: u64,
     pub(crate) tap: Tap,
     detailed: bool,
-    sender: send::Sender,
-    batch: Vec<Handed>,
-    /// Near-end interface of each node of the network, 0 for switches.
-    interfaces: Vec<u32>,
+    /// Frames handed over, copies counted one by one.
+    pub(crate) handed: u64,
+    pub(crate) attachments: Attachments,
+    pub(crate) sender: O,
+    /// By way, in the order of pushes.
+    batches: Vec<VecDeque<Handed>>,
     records: rtrb::Producer<Item>,
 }
 
-impl<const CAPTURE: bool> Outlet<CAPTURE> {
+impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
     pub(crate) fn new(
         buffers: Buffers,
-        sender: send::Sender,
-        interfaces: Vec<u32>,
+        sender: O,
+        attachments: Attachments,
         records: rtrb::Producer<Item>,
         tap: Tap,
         judged: Judged,
@@ -58,9 +72,12 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
             origin: 0,
             tap,
             detailed,
+            handed: 0,
+            attachments,
+            batches: (0..sender.ways())
+                .map(|_| VecDeque::with_capacity(UNDER_WAY))
+                .collect(),
             sender,
-            batch: Vec::with_capacity(send::BATCH),
-            interfaces,
             records,
         }
     }
@@ -69,6 +86,7 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
     pub(crate) fn reset(&mut self, origin: u64) {
         self.history.begin(origin);
         self.refused = 0;
+        self.handed = 0;
     }
 
     pub(crate) fn write(&mut self, item: Item) {
@@ -82,42 +100,70 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
         self.lane == Kind::Preflight || (self.detailed && self.lane == Kind::Measured)
     }
 
-    fn is_recorded(&self, stream: u32, flags: u16) -> bool {
-        match self.lane {
+    fn is_recorded(lane: Kind, stream: u32, flags: u16) -> bool {
+        match lane {
             Kind::Setup => false,
             Kind::Preflight => flags & SEQUENCED != 0,
             Kind::Measured => stream != NO_STREAM,
         }
     }
 
-    /// Sends a frame that did not come out of the fabric (an answer of the model's) with what is waiting.
+    /// Sends a frame that did not come out of the fabric (an answer of the model's).
     pub(crate) fn answer(&mut self, interface: u32, frame: &[u8]) {
-        self.flush();
-        // SAFETY: flushed before the borrow of `frame` ends.
-        unsafe { self.sender.push(interface, frame) };
-        self.refused += self.sender.flush();
+        let handle = self.buffers.insert(frame, Meta::default());
+        let handed = Handed {
+            handle,
+            due: 0,
+            leaf: NO_LEAF,
+            flags: 0,
+            lane: None,
+            origin: 0,
+        };
+        self.hand_over(interface, handed);
     }
 
-    /// Hands the batch over and notes how late it was.
+    /// Hands over what has gathered, and notes how late it was once that is known.
     pub(crate) fn flush(&mut self) {
-        if self.batch.is_empty() {
-            return;
-        }
-        self.refused += self.sender.flush();
-        let now = clock::monotonic();
-        for index in 0..self.batch.len() {
-            let handed = self.batch[index];
-            self.note(handed, now);
-            self.buffers.release(handed.handle);
-        }
-        self.batch.clear();
+        self.sender.flush();
+        self.settle();
     }
 
-    fn note(&mut self, handed: Handed, now: u64) {
+    /// Notes what has been handed over since.
+    pub(crate) fn settle(&mut self) {
+        for way in 0..self.batches.len() {
+            while let Some(handed) = self.batches[way].front().copied() {
+                let Some(at) = self.sender.done(way) else { break };
+                self.batches[way].pop_front();
+                if let Some(lane) = handed.lane {
+                    self.handed += 1;
+                    self.note(lane, handed, at);
+                }
+                self.buffers.release(handed.handle);
+            }
+        }
+        self.refused += self.sender.take_refused();
+    }
+
+    /// Is anything pushed whose handing over is not known yet?
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.batches.iter().any(|batch| !batch.is_empty())
+    }
+
+    /// Flushes and waits until everything is noted (threads of ours take a moment).
+    pub(crate) fn finish(&mut self) {
+        let begun = clock::monotonic();
+        self.flush();
+        while self.is_waiting() && clock::monotonic() - begun < LONGEST_HANDOVER {
+            std::thread::yield_now();
+            self.settle();
+        }
+    }
+
+    fn note(&mut self, lane: Kind, handed: Handed, now: u64) {
         let lateness = self.history.handed_over(handed.due, now);
         let meta = *self.buffers.meta(handed.handle);
         let flags = meta.flags | handed.flags;
-        if self.is_recorded(meta.stream, flags) {
+        if Self::is_recorded(lane, meta.stream, flags) {
             self.write(Item::Frame(FrameRecord {
                 stream: meta.stream,
                 leaf: u16::try_from(handed.leaf).unwrap_or(u16::MAX),
@@ -127,7 +173,7 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
                 wire: meta.wire,
                 l4_payload: meta.l4_payload,
                 ingress_ns: meta.ingress as i64,
-                delivered_ns: (handed.due - self.origin) as i64,
+                delivered_ns: (handed.due - handed.origin) as i64,
                 lateness_or_reason: u32::try_from(lateness).unwrap_or(u32::MAX),
                 messages_or_port: meta.messages,
             }));
@@ -146,33 +192,36 @@ impl<const CAPTURE: bool> Outlet<CAPTURE> {
         seen
     }
 
-    /// A damaged copy: one bit flipped for this receiver only.
+    /// A damaged copy: one bit flipped for this receiver only, so it needs bytes of its own.
     fn hand_over_damaged(&mut self, interface: u32, handed: Handed) {
-        self.flush();
-        let middle = self.buffers.meta(handed.handle).length as usize / 2;
-        self.buffers.bytes_mut(handed.handle)[middle] ^= 1;
-        self.hand_over(interface, handed);
-        self.flush_keeping(handed.handle);
-        self.buffers.bytes_mut(handed.handle)[middle] ^= 1;
+        let copy = self.buffers.duplicate(handed.handle);
         self.buffers.release(handed.handle);
-    }
-
-    fn flush_keeping(&mut self, handle: u32) {
-        self.buffers.retain(handle, 1);
-        self.flush();
+        let middle = self.buffers.meta(copy).length as usize / 2;
+        self.buffers.bytes_mut(copy)[middle] ^= 1;
+        self.hand_over(
+            interface,
+            Handed {
+                handle: copy,
+                ..handed
+            },
+        );
     }
 
     fn hand_over(&mut self, interface: u32, handed: Handed) {
-        if self.sender.is_full() {
+        let way = self.sender.way(interface);
+        while self.sender.is_full(way) {
             self.flush();
         }
-        // SAFETY: the slot keeps its place and content until `flush` releases the reference.
-        unsafe { self.sender.push(interface, self.buffers.bytes(handed.handle)) };
-        self.batch.push(handed);
+        // SAFETY: the slot keeps its place and content until `settle` releases the reference, which is after it was done.
+        unsafe {
+            self.sender
+                .push(way, interface, self.buffers.bytes(handed.handle));
+        }
+        self.batches[way].push_back(handed);
     }
 }
 
-impl<const CAPTURE: bool> Sink for Outlet<CAPTURE> {
+impl<O: Handover, const CAPTURE: bool> Sink for Outlet<O, CAPTURE> {
     const TRANSMISSIONS: bool = CAPTURE;
 
     fn delivered(&mut self, at: Time, host: NodeId, leaf: u32, frame: &Frame, damaged: bool) {
@@ -195,8 +244,15 @@ impl<const CAPTURE: bool> Sink for Outlet<CAPTURE> {
             due: self.origin + at.0,
             leaf,
             flags,
+            lane: Some(self.lane),
+            origin: self.origin,
         };
-        let interface = self.interfaces[host.index()];
+        let Some(interface) = self.attachments.interface(host) else {
+            // Its interface is gone: nobody is there to take it.
+            self.refused += 1;
+            self.buffers.release(frame.handle);
+            return;
+        };
         if damaged {
             self.hand_over_damaged(interface, handed);
         } else {
@@ -219,7 +275,7 @@ impl<const CAPTURE: bool> Sink for Outlet<CAPTURE> {
             }));
         }
         let meta = *self.buffers.meta(frame.handle);
-        if self.is_recorded(meta.stream, meta.flags) {
+        if Self::is_recorded(self.lane, meta.stream, meta.flags) {
             self.write(Item::Frame(FrameRecord {
                 stream: meta.stream,
                 leaf: u16::MAX,

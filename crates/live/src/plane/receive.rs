@@ -4,6 +4,7 @@ use super::buffers::Meta;
 use super::flows::{Judgement, header_at};
 use super::lane::{Kind, Lane};
 use super::packet::{self, Ipv4, Packet};
+use super::wire::{Handover, Inlet, Stamps};
 use super::work::Plane;
 use crate::records::{CONTINUED, IngressRecord, SEQUENCED};
 use crate::writer::Item;
@@ -80,25 +81,25 @@ pub(crate) struct Directory {
     pub(crate) by_address: BTreeMap<Ipv4Addr, (NodeId, [u8; 6])>,
 }
 
-impl<const CAPTURE: bool> Plane<CAPTURE> {
+impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
     /// Takes in what arrived up to `until` (CLOCK_MONOTONIC); returns how many frames.
     pub(super) fn drain(&mut self, until: u64) -> usize {
         let mut taken = 0;
-        while let Some(received) = self.ring.peek() {
-            let mut stamp = self.offset.to_monotonic(received.stamp);
+        self.inlet.gather();
+        while let Some(received) = self.inlet.peek() {
+            let mut stamp = match I::STAMPS {
+                Stamps::Kernel => self.offset.to_monotonic(received.stamp),
+                Stamps::Reaped => received.stamp,
+            };
             if stamp > until {
-                if stamp - until < 1_000_000 {
+                if I::STAMPS == Stamps::Reaped || stamp - until < 1_000_000 {
                     break;
                 }
                 // Far ahead: the wall clock was stepped while the frame lay in the ring. It is here, so it has arrived.
                 self.offset.refresh();
                 stamp = self.offset.to_monotonic(received.stamp).min(until);
             }
-            if let Some(node) = self
-                .nodes
-                .get(received.interface.wrapping_sub(self.first_interface) as usize)
-                .copied()
-            {
+            if let Some(node) = self.attachments().node(received.interface) {
                 // SAFETY: the slot stays ours until `consume`, and `accept` neither consumes nor keeps the slice.
                 let bytes =
                     unsafe { std::slice::from_raw_parts(received.bytes.as_ptr(), received.bytes.len()) };
@@ -109,7 +110,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
                     self.accept(stamp, node, interface, bytes);
                 }
             }
-            self.ring.consume();
+            self.inlet.consume();
             taken += 1;
         }
         taken
@@ -213,6 +214,9 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         let effective = lane
             .fabric
             .ingress(Time(stamp.saturating_sub(lane.origin)), host, frame);
+        let moved = effective.0 - stamp.saturating_sub(lane.origin);
+        self.counts.restamped += u64::from(moved > 0);
+        self.restamped_most = self.restamped_most.max(moved);
         self.outlet.buffers.meta_mut(handle).ingress = effective.0;
         self.outlet.lane = lane.kind;
         if self.outlet.is_detailed() {

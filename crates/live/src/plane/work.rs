@@ -1,15 +1,19 @@
 //! The data plane's thread: its loop, its sleep, its clockwork.
 
+use super::attachment::Attachments;
+use super::doorbell::Doorbell;
 use super::flows::{FlowReport, Flows, Undeclared};
 use super::lane::{Kind, Lane};
 use super::lateness::{Counts, Lateness};
+use super::meter::{Load, Meter, Tally};
 use super::outlet::Outlet;
+use super::pool::Watched;
 use super::receive::{Directory, Fragments, Refusals};
-use crate::kernel::{check, clock, ring, sched};
+use super::wire::{Handover, Inlet, Stamps};
+use crate::kernel::{clock, sched};
 use crate::writer::{Item, PortSample};
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -42,60 +46,46 @@ pub(crate) struct Shared {
     pub(crate) received: AtomicU64,
     /// Frames under way in all lanes.
     pub(crate) inside: AtomicU64,
-    wake: OwnedFd,
+    pub(crate) bell: Arc<Doorbell>,
 }
 
 impl Shared {
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: returns a new descriptor or -1, owned from here on.
-        let wake =
-            unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC))?) };
         Ok(Self {
             received: AtomicU64::new(0),
             inside: AtomicU64::new(0),
-            wake,
+            bell: Arc::new(Doorbell::new()?),
         })
     }
 
     /// Ends the data plane's sleep, after a command was sent.
     pub(crate) fn wake(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: writes 8 bytes from a live array. It can only fail when a wake-up is pending already.
-        unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-    }
-
-    fn clear(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: reads at most 8 bytes into a live array.
-        unsafe { libc::read(self.wake.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        self.bell.ring_always();
     }
 }
 
 /// Everything that the thread is built from.
-pub(crate) struct Setup<const CAPTURE: bool> {
-    pub(crate) ring: ring::Ring,
-    pub(crate) outlet: Outlet<CAPTURE>,
+pub(crate) struct Setup<I, O, const CAPTURE: bool> {
+    pub(crate) inlet: I,
+    pub(crate) outlet: Outlet<O, CAPTURE>,
     pub(crate) flows: Flows,
     pub(crate) directory: Directory,
-    /// Nodes of the near-end interfaces, from `first_interface` on.
-    pub(crate) nodes: Vec<NodeId>,
-    pub(crate) first_interface: u32,
     /// Class of each declared stream.
     pub(crate) classes: Vec<Class>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) commands: Receiver<Command>,
     /// Interval of port samples, 0: none.
     pub(crate) port_interval: u64,
+    /// Length of the measured run.
+    pub(crate) duration: u64,
 }
 
 /// The data plane.
-pub(crate) struct Plane<const CAPTURE: bool> {
-    pub(super) ring: ring::Ring,
-    pub(super) outlet: Outlet<CAPTURE>,
+pub(crate) struct Plane<I, O, const CAPTURE: bool> {
+    pub(super) inlet: I,
+    pub(super) outlet: Outlet<O, CAPTURE>,
     pub(super) flows: Flows,
     pub(super) directory: Directory,
-    pub(super) nodes: Vec<NodeId>,
-    pub(super) first_interface: u32,
     pub(super) classes: Vec<Class>,
     pub(super) lanes: Vec<Lane>,
     pub(super) offset: clock::Offset,
@@ -115,6 +105,11 @@ pub(crate) struct Plane<const CAPTURE: bool> {
     rested: bool,
     next_check: u64,
     ring_lost: u64,
+    pub(super) counts: Tally,
+    /// The most by which the stamp of a frame was moved.
+    pub(super) restamped_most: u64,
+    meter: Option<Meter>,
+    duration: u64,
 }
 
 /// What the data plane says at its end.
@@ -132,17 +127,17 @@ pub(crate) struct PlaneReport {
     pub(crate) counters: Vec<PortCounters>,
     pub(crate) fifo: bool,
     pub(crate) memory_locked: bool,
+    pub(crate) load: Load,
+    pub(crate) stamps: Stamps,
 }
 
-impl<const CAPTURE: bool> Plane<CAPTURE> {
-    pub(crate) fn new(setup: Setup<CAPTURE>) -> Self {
+impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
+    pub(crate) fn new(setup: Setup<I, O, CAPTURE>) -> Self {
         Self {
-            ring: setup.ring,
+            inlet: setup.inlet,
             outlet: setup.outlet,
             flows: setup.flows,
             directory: setup.directory,
-            nodes: setup.nodes,
-            first_interface: setup.first_interface,
             classes: setup.classes,
             lanes: Vec::with_capacity(4),
             offset: clock::Offset::measure(),
@@ -159,7 +154,16 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             spin: *SPIN.start(),
             rested: false,
             ring_lost: 0,
+            counts: Tally::default(),
+            restamped_most: 0,
+            meter: None,
+            duration: setup.duration,
         }
+    }
+
+    /// Who is attached where.
+    pub(super) fn attachments(&self) -> &Attachments {
+        &self.outlet.attachments
     }
 
     /// Runs until [`Command::Finish`], or until nobody holds the other end of the commands.
@@ -169,6 +173,8 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         let memory_locked = sched::lock_memory();
         sched::tighten_timer_slack();
         self.outlet.history.enter_thread();
+        self.inlet.start();
+        self.outlet.sender.start();
         // Nothing can be carried before the first lane is there.
         if let Ok(Command::Open(lane)) = self.commands.recv() {
             self.open_lane(lane);
@@ -179,16 +185,19 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
 
     /// One round; false when told to finish.
     fn turn(&mut self) -> bool {
-        match self.commands.try_recv() {
-            Ok(Command::Open(lane)) => self.open_lane(lane),
-            Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return false,
-            Err(TryRecvError::Empty) => {}
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Open(lane)) => self.open_lane(lane),
+                Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => break,
+            }
         }
         let now = clock::monotonic();
         self.outlet.history.look(now);
         let taken = self.drain(now);
         self.advance(now);
         self.outlet.flush();
+        self.counts.frames_in += taken as u64;
         if taken > 0 {
             self.shared.received.fetch_add(taken as u64, Ordering::Relaxed);
         }
@@ -197,7 +206,11 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         if now >= self.next_check {
             self.next_check = now + HOUSEKEEPING;
             self.offset.refresh();
-            self.ring_lost += self.ring.take_lost();
+            self.ring_lost += self.inlet.take_lost();
+            self.counts.frames_out = self.outlet.handed;
+            if let Some(meter) = &mut self.meter {
+                meter.tick(now, self.counts);
+            }
         }
         if now >= self.next_sample {
             self.sample_ports();
@@ -210,9 +223,16 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
     }
 
     fn open_lane(&mut self, lane: Lane) {
+        // Records of one phase come before those of the next.
+        self.outlet.finish();
         if lane.kind == Kind::Measured {
             self.ring_lost = 0;
-            self.ring.take_lost();
+            self.inlet.take_lost();
+            self.counts = Tally::default();
+            self.restamped_most = 0;
+            let mut threads = vec![clock::thread_id()];
+            threads.extend(self.outlet.sender.threads());
+            self.meter = Some(Meter::new(lane.origin, self.duration, threads));
             self.offset.steps = 0;
             if self.port_interval > 0 {
                 self.next_sample = lane.origin + self.port_interval;
@@ -228,8 +248,6 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             if lane.next() <= now {
                 (self.outlet.lane, self.outlet.origin) = (lane.kind, lane.origin);
                 lane.fabric.advance(Time(now - lane.origin), &mut self.outlet);
-                // What is batched keeps its own due time, but the record needs this lane's origin.
-                self.outlet.flush();
             }
         }
         self.advanced = now;
@@ -254,7 +272,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
 
     /// Hands the history of the last window to the writer.
     fn close_window(&mut self, now: u64) {
-        self.ring_lost += self.ring.take_lost();
+        self.ring_lost += self.inlet.take_lost();
         let counts = Counts {
             ring_lost: self.ring_lost,
             refused: self.outlet.refused,
@@ -270,7 +288,7 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         let next = self.lanes.iter().map(Lane::next).min().unwrap_or(u64::MAX);
         let now = clock::monotonic();
         self.outlet.history.look(now);
-        if next <= now || self.ring.peek().is_some() {
+        if next <= now || self.inlet.is_ready() {
             return;
         }
         // A long spin needs a long sleep before it: in dense traffic it would keep the kernel's own work (soft interrupts) from
@@ -282,9 +300,10 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
         };
         if next - now <= spin {
             self.outlet.history.rest(next);
-            while clock::monotonic() < next && self.ring.peek().is_none() {
+            while clock::monotonic() < next && !self.inlet.is_ready() {
                 std::hint::spin_loop();
             }
+            self.counts.spun_ns += clock::monotonic() - now;
             return;
         }
         let sparse = next - now > SPARSE;
@@ -292,8 +311,12 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             .min(self.next_sample.max(now))
             .min(now + LONGEST_SLEEP);
         self.outlet.history.rest(until);
-        if self.sleep(until - now) {
-            self.adapt(clock::monotonic().saturating_sub(until));
+        let rested = self.sleep(until - now);
+        let woken = clock::monotonic();
+        self.counts.sleeps += 1;
+        self.counts.slept_ns += woken - now;
+        if rested {
+            self.adapt(woken.saturating_sub(until));
             self.rested = sparse;
         }
     }
@@ -311,26 +334,28 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
 
     /// True when the time ran out, false when something arrived before.
     fn sleep(&self, nanos: u64) -> bool {
-        let entry = |fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut watched = [entry(self.ring.fd()), entry(self.shared.wake.as_raw_fd())];
-        let timeout = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: nanos.min(999_999_999) as i64,
-        };
-        // SAFETY: array and timespec live for the call; no signal mask is passed.
-        let ready = unsafe { libc::ppoll(watched.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
-        if watched[1].revents != 0 {
-            self.shared.clear();
+        self.shared.bell.set_sleeping(true);
+        let mut rested = false;
+        // A frame may have come before others could know that we sleep; commands always ring.
+        if !self.inlet.is_ready() {
+            let mut watched = Watched::new();
+            watched.add(self.shared.bell.fd());
+            self.inlet.watch(|fd| watched.add(fd));
+            rested = watched.wait(nanos);
         }
-        ready == 0
+        self.shared.bell.set_sleeping(false);
+        rested
     }
 
     fn report(mut self, fifo: bool, memory_locked: bool) -> PlaneReport {
+        self.outlet.finish();
         self.close_window(clock::monotonic());
+        self.counts.frames_out = self.outlet.handed;
+        let mut load = match self.meter.take() {
+            Some(meter) => meter.finish(clock::monotonic(), self.counts),
+            None => Load::default(),
+        };
+        load.restamped_most_ns = self.restamped_most;
         let (flows, overflow) = self.flows.report();
         let counters = match self.lanes.last().filter(|lane| lane.kind == Kind::Measured) {
             Some(lane) => {
@@ -354,6 +379,8 @@ impl<const CAPTURE: bool> Plane<CAPTURE> {
             counters,
             fifo,
             memory_locked,
+            load,
+            stamps: I::STAMPS,
         }
     }
 }
