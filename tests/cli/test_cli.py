@@ -78,6 +78,7 @@ def test_losses_are_unsupported_and_give_no_number(plant: str, capsys: pytest.Ca
         (["predict", "hello", "--set", "flows.alarm.perod=10 ms"], "period"),
         (["predict", "hello", "--set", "flows.alarm.period=10"], "unit"),
         (["report", "no-such-folder"], "no run folder"),
+        (["doctor", "--quick"], "--quick is for --calibrate"),
         (["show", "hello", "--output", "picture.bmp"], "unknown kind of file"),
     ],
 )

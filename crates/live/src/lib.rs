@@ -25,12 +25,14 @@ mod sandbox;
 mod signals;
 mod stage;
 pub mod stats;
+mod timers;
 mod traffic;
 pub mod writer;
 
 pub use doctor::{Doctor, doctor};
 pub use failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, Failure};
 pub use plane::Window;
+pub use timers::{Timers, timers};
 
 use plan::Plan;
 use std::path::Path;

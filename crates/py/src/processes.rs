@@ -20,6 +20,14 @@ pub(crate) fn broker(py: Python<'_>, config: &str) -> PyResult<i32> {
     Ok(0)
 }
 
+/// How late timers wake on this host and what its clock costs, as JSON; takes twice `seconds`.
+#[pyfunction]
+pub(crate) fn timers(py: Python<'_>, seconds: f64) -> PyResult<String> {
+    let length = std::time::Duration::try_from_secs_f64(seconds).map_err(invalid)?;
+    let found = py.detach(|| timebound_live::timers(length));
+    serde_json::to_string(&found).map_err(invalid)
+}
+
 /// What this host allows, as JSON.
 #[pyfunction]
 pub(crate) fn doctor() -> PyResult<String> {

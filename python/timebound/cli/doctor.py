@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import asdict
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, print_json
+from timebound.cli.common import EXIT_INPUT, AsJson, print_json, stderr
 
 PROGRAMS = {
     "mosquitto": ("mosquitto", "`stack: {mqtt: {broker: {program: mosquitto}}}`"),
@@ -22,30 +23,78 @@ def register(app: App) -> None:
     app.command(doctor)
 
 
-def doctor(*, json: AsJson = False) -> int:
-    """Say what this host can do: user namespaces, real-time scheduling, the ring, and which optional programs are there."""
+Calibrate = Annotated[
+    bool,
+    Parameter(
+        name="--calibrate",
+        negative=(),
+        help="Measure (up to a minute) which rates, delays and node counts this host carries, and keep the result for this user.",
+    ),
+]
+Quick = Annotated[bool, Parameter(name="--quick", negative=(), help="With --calibrate: in 15 seconds, more coarsely.")]
+
+
+def doctor(*, calibrate: Calibrate = False, quick: Quick = False, json: AsJson = False) -> int:
+    """Say what this host can do: user namespaces, real-time scheduling, the ring, and which optional programs are there.
+
+    With `--calibrate` it is measured by real emulations; `validate`, `emulate` and `run` then warn before they start a scenario
+    that asks for more.
+    """
+    from timebound.engine import calibration
     from timebound.engine.doctor import examine
 
+    if quick and not calibrate:
+        stderr("error: --quick is for --calibrate")
+        return EXIT_INPUT
     checks, advice = examine()
     missing = [package for program, (package, _) in PROGRAMS.items() if _find(program) is None]
     programs = [
         {"program": program, "found": _find(program), "for": purpose} for program, (_, purpose) in PROGRAMS.items()
     ]
     ready = all(check.ok for check in checks if check.needed)
+    measured = _calibrate(quick=quick, silent=json) if calibrate and ready else calibration.load()
     if json:
-        print_json({"checks": [asdict(c) for c in checks], "programs": programs, "advice": advice, "ready": ready})
+        print_json(
+            {
+                "checks": [asdict(c) for c in checks],
+                "programs": programs,
+                "advice": advice,
+                "ready": ready,
+                "calibration": measured,
+            }
+        )
         return 0 if ready else 3
     for check in checks:
         mark = "ok" if check.ok else "MISSING" if check.needed else "less"
         print(f"{mark:<8}{check.name}: {check.text}")
     for entry in programs:
         print(f"{'ok' if entry['found'] else 'absent':<8}{entry['program']}: {entry['found'] or entry['for']}")
+    for said in calibration.lines(measured):
+        print(f"{'less' if measured is None else 'ok':<8}{said}")
     for sentence in advice:
         print(f"\n{sentence}")
     if missing:
         print(f"\nOptional programs that are absent: sudo apt-get install {' '.join(missing)}")
     print("\nThis host can run the main job." if ready else "\nThis host cannot emulate; predict and simulate work.")
     return 0 if ready else 3
+
+
+def _calibrate(*, quick: bool, silent: bool) -> dict[str, Any]:
+    from timebound.cli.live_progress import TerminalProgress
+    from timebound.engine import calibration
+    from timebound.engine.calibrate import CalibrationError, calibrate
+    from timebound.engine.folder import FolderError
+
+    try:
+        with TerminalProgress(silent) as progress:
+            result = calibrate(quick=quick, progress=progress)
+    except CalibrationError as error:
+        raise FolderError(
+            f"this host cannot be measured: {error}", "timebound doctor says what is missing", 3
+        ) from error
+    file = calibration.store(result)
+    stderr(f"measured in {result['took_s']:g} s; kept in {file}")
+    return result
 
 
 def _find(program: str) -> str | None:

@@ -77,6 +77,9 @@ def execute(
     from timebound.engine.certificate import one_line
 
     scenario = open_scenario(name, settings)
+    if "emulate" in parts:
+        for sentence in runs.check(scenario, rootless=rootless):
+            stderr(f"warning: {sentence}")
     with TerminalProgress(quiet or json) as progress:
         folder = None if output is None else Path(output)
         done = runs.run(scenario, folder, parts, progress, rootless=rootless, take_interfaces=take_interfaces)

@@ -33,7 +33,9 @@ def validate(
         stderr("error: name a scenario, or ask for --schema")
         return EXIT_INPUT
     loaded = open_scenario(scenario, set)
-    check(loaded)
+    host = check(loaded)
+    for sentence in host:
+        stderr(f"warning: {sentence}")
     counts = {
         "nodes": len(loaded.nodes),
         "links": len(loaded.links),
@@ -42,7 +44,7 @@ def validate(
         "warnings": len(loaded.warnings),
     }
     if json:
-        print_json({"scenario": loaded.name, "valid": True, **counts})
+        print_json({"scenario": loaded.name, "valid": True, **counts, "host": host})
     else:
         print(f"{loaded.name}: well formed ({', '.join(f'{value} {key}' for key, value in counts.items())})")
     return 0

@@ -154,17 +154,22 @@ def emulate(
     rootless: bool = False,
     take_interfaces: tuple[str, ...] = (),
 ) -> Emulation:
-    """Runs the emulation in its sandbox and waits for it.
+    """Runs the emulation in its sandbox and waits for it; see `execute`."""
+    for name, content in prediction.plan.files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    plan = emulation_plan(
+        prediction, folder, record_ingress=record_ingress, rootless=rootless, take_interfaces=take_interfaces
+    )
+    return execute(plan, folder, report)
+
+
+def execute(plan: dict[str, Any], folder: Path, report: Report) -> Emulation:
+    """Hands a plan to its sandbox and waits for it.
 
     Whatever happens to this process, the sandbox ends with it: PID 1 of its namespaces is told by the kernel. The first
     interrupt asks it to stop and keep what was measured, a second one ends it at once.
     """
-    for name, content in prediction.plan.files.items():
-        (folder / name).write_text(content, encoding="utf-8")
     plan_file = folder / "emulation.json"
-    plan = emulation_plan(
-        prediction, folder, record_ingress=record_ingress, rootless=rootless, take_interfaces=take_interfaces
-    )
     plan_file.write_text(json.dumps(plan), encoding="utf-8")
     result = Emulation(status=1)
     logs = folder / "logs"

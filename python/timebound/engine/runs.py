@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from timebound.engine import calibration, nodes, packets, programs
 from timebound.engine import folder as folders
-from timebound.engine import nodes, packets, programs
 from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
 from timebound.engine.folder import FolderError
@@ -56,14 +56,14 @@ def plan_of(scenario: Scenario) -> Plan:
         raise ScenarioError([problem_at(scenario, error.path, error.message, error.hint)]) from None
 
 
-def check(scenario: Scenario) -> None:
-    """Compiles the scenario's plan and nothing more.
+def check(scenario: Scenario, *, rootless: bool = False) -> list[str]:
+    """Compiles the scenario's plan and nothing more; says where it asks for more than this host was measured to carry.
 
     Raises:
         ScenarioError: what is wrong, with its place.
     """
     plan = plan_of(scenario)
-    Network(plan, plan.declaration())
+    return calibration.warnings(plan, Network(plan, plan.declaration()), rootless=rootless)
 
 
 def figures_only(scenario: Scenario, parts: set[str], progress: Progress = SILENT) -> dict[str, Any]:

@@ -42,6 +42,23 @@ pub(crate) fn thread_id() -> libc::pid_t {
     unsafe { libc::gettid() }
 }
 
+/// Sleeps until CLOCK_MONOTONIC shows `time`; a signal may end it before.
+pub(crate) fn sleep_until(time: u64) {
+    let until = libc::timespec {
+        tv_sec: (time / 1_000_000_000) as i64,
+        tv_nsec: (time % 1_000_000_000) as i64,
+    };
+    // SAFETY: a live timespec; what is left is not asked for.
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &raw const until,
+            std::ptr::null_mut(),
+        )
+    };
+}
+
 /// CLOCK_REALTIME - CLOCK_MONOTONIC, from the closest of several pairs of readings.
 pub(crate) fn realtime_offset() -> i64 {
     let mut best = (u64::MAX, 0i64);
