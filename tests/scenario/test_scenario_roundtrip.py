@@ -43,7 +43,16 @@ CONDITIONS: dict[str, st.SearchStrategy[Any]] = {
     "rate": RATES, "delay": TIMES, "loss": LOSS, "jitter": JITTER, "corruption": SHARES, "duplication": SHARES,
     "corruption-drops": st.booleans(), "queue": QUEUE, "buffer": SIZES, "outages": st.lists(OUTAGES, max_size=2),
 }  # fmt: skip
-SIDE = st.fixed_dictionaries({}, optional=CONDITIONS)
+TURNS = st.integers(100_000, 10**10).map(units.format_time)
+DISCONNECTIONS = st.one_of(
+    st.just("none"),
+    st.fixed_dictionaries(
+        {"mean-up": TURNS, "mean-down": TURNS}, optional={"distribution": st.sampled_from(["fixed", "exponential"])}
+    ),
+)
+QUEUED = st.sampled_from(["held", "dropped"])
+CONDITIONS |= {"disconnections": DISCONNECTIONS, "queued": QUEUED}
+SIDE = st.fixed_dictionaries({}, optional={**CONDITIONS, "conditions": st.sampled_from(["edge", "core"])})
 LINK = st.fixed_dictionaries(
     {"between": st.just(["s1", "s2"])},
     optional={
@@ -54,12 +63,22 @@ LINK = st.fixed_dictionaries(
         "backward": SIDE,
     },
 )
-CHANGES = {key: CONDITIONS[key] for key in ("rate", "delay", "loss", "jitter", "corruption", "duplication")}
-CHANGE = st.fixed_dictionaries({}, optional={**CHANGES, "up": st.booleans()})
+CHANGED = ("rate", "delay", "loss", "jitter", "corruption", "corruption-drops", "duplication", "buffer")
+PROFILE = {key: CONDITIONS[key] for key in (*CHANGED, "disconnections", "queued")}
+CHANGES = {**PROFILE, "up": st.booleans(), "conditions": st.sampled_from(["original", "edge", "core"])}
+CHANGE = st.one_of(
+    st.fixed_dictionaries({}, optional=CHANGES),
+    st.fixed_dictionaries({"every": st.just("3 s")}, optional={**CHANGES, "until": st.just("10.5 s")}),
+)
 EVENTS = st.dictionaries(
-    st.integers(0, 10**10).map(lambda n: f"{n} ns"),
+    st.integers(0, 10_500_000_000).map(lambda n: f"{n} ns"),
     st.dictionaries(
-        st.sampled_from(["link s1-s2", "link s2->s1", "link s1->s2", "link h1-s1"]), CHANGE, min_size=1, max_size=3
+        st.sampled_from(
+            ["link s1-s2", "link s2->s1", "link s1->s2", "link h1-s1", "links h[1-2]-s1", "links s1-s2", "link s2-h4#0"]
+        ),
+        CHANGE,
+        min_size=1,
+        max_size=3,
     ),
     max_size=3,
 )
@@ -98,6 +117,9 @@ SCENARIO = st.fixed_dictionaries(
             },
             LINK,
             RANGES,
+        ),
+        "conditions": st.fixed_dictionaries(
+            {"edge": st.fixed_dictionaries({}, optional=PROFILE), "core": st.fixed_dictionaries({}, optional=PROFILE)}
         ),
         "stack": STACK,
         "flows": st.lists(st.builds(lambda a, b: {**a, **b}, FLOW, PATTERN), max_size=3).map(

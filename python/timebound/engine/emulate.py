@@ -16,7 +16,7 @@ from typing import Any
 
 from timebound.engine.nodes import host_plan
 from timebound.engine.predict import Prediction
-from timebound.scenario.model import Direction, Event, MqttStack, Scenario
+from timebound.scenario.model import Event, MqttStack, Scenario
 from timebound.stacks import hardware
 
 SETTLE_NS = 1_000_000_000
@@ -123,25 +123,31 @@ def _changes(prediction: Prediction, event: Event) -> Iterator[dict[str, Any]]:
     link = links[event.link]
     ends = {link.a, link.b}
     parallel = sum(1 for other in links[: event.link] if {other.a, other.b} == ends)
-    for source, target, direction in ((link.a, link.b, event.forward), (link.b, link.a, event.backward)):
+    ways = ((link.a, link.b), (link.b, link.a))
+    for way, (source, target) in enumerate(ways):
+        if not event.ways[way]:
+            continue
         change: dict[str, Any] = {
             "at_ns": event.at_ns,
             "port": {"from": source, "to": target, "parallel": parallel},
         }
-        yield {**change, **conditions(event, direction)}
+        yield {**change, **conditions(event, way)}
 
 
-def conditions(event: Event, direction: Direction) -> dict[str, Any]:
-    """What an event states of one direction."""
+def conditions(event: Event, way: int) -> dict[str, Any]:
+    """What an event states of one direction (0 forward, 1 backward)."""
+    direction = (event.forward, event.backward)[way]
     changed: dict[str, Any] = {}
     if "rate" in event.changed:
         changed["rate_bps"] = direction.rate_bps
     if "delay" in event.changed:
         changed["delay_ns"] = direction.delay_ns
-    if {"loss", "jitter", "corruption", "duplication"} & set(event.changed):
+    if "buffer" in event.changed:
+        changed["buffer_bytes"] = direction.buffer_bytes
+    if set(event.changed) - {"rate", "delay", "buffer", "up"}:
         changed["impairments"] = direction.impairments.declaration()
     if "up" in event.changed:
-        changed["up"] = event.up
+        changed["up"] = (event.up_forward, event.up_backward)[way]
     return changed
 
 

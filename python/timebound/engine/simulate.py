@@ -29,17 +29,18 @@ class Simulation:
 
 
 def simulate(prediction: Prediction, progress: Progress) -> Simulation:
-    """A plain run of the scenario, then the search."""
+    """A plain run of the scenario, then the search; both under its schedule, the search at one moment of it after another."""
     scenario = prediction.plan.scenario
     run = scenario.run
     progress.step("simulate", "the scenario in virtual time")
     network = prediction.network
+    schedule = [change for event in scenario.events for change in _changes(event)]
     outcome = network.simulate(
         {
             "duration_ns": run.simulate.duration_ns,
             "warmup_ns": run.warm_up_ns,
             "seed": run.seed,
-            "schedule": [change for event in scenario.events for change in _changes(event)],
+            "schedule": schedule,
         },
         progress.at,
     )
@@ -56,7 +57,7 @@ def simulate(prediction: Prediction, progress: Progress) -> Simulation:
     evaluations = run.simulate.evaluations
     if evaluations > 0:
         progress.step("search", f"worst cases, {evaluations} evaluations")
-        found = network.search({"evaluations": evaluations, "seed": run.seed}, progress.at)
+        found = network.search({"evaluations": evaluations, "seed": run.seed, "schedule": schedule}, progress.at)
         for entry in found["worst"]:
             stream = names[entry["stream"]]
             if entry["latency"] is not None:
@@ -70,6 +71,7 @@ def _changes(event: Event) -> list[dict[str, Any]]:
     from timebound.engine.emulate import conditions
 
     return [
-        {"at_ns": event.at_ns, "port": 2 * event.link + backward, **conditions(event, direction)}
-        for backward, direction in enumerate((event.forward, event.backward))
+        {"at_ns": event.at_ns, "port": 2 * event.link + way, **conditions(event, way)}
+        for way in (0, 1)
+        if event.ways[way]
     ]

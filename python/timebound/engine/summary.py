@@ -113,12 +113,8 @@ def overall(flows: list[dict[str, Any]], precision: dict[str, Any], violations: 
 
 def _events(scenario: Scenario) -> list[dict[str, Any]]:
     """Changes of link conditions, on the time axis of the series (which starts after the warm-up)."""
-    found = []
-    for event in scenario.events:
-        link = scenario.links[event.link]
-        text = f"{link.a}-{link.b}: {', '.join(event.changed)}"
-        found.append({"time_s": (event.at_ns - scenario.run.warm_up_ns) / 1e9, "text": text})
-    return found
+    marks = {(event.at_ns, event.note): None for event in scenario.events if event.note is not None}
+    return [{"time_s": (at_ns - scenario.run.warm_up_ns) / 1e9, "text": note} for at_ns, note in marks]
 
 
 def _by_pair(messages: pl.DataFrame) -> dict[tuple[str, str], pl.DataFrame]:

@@ -11,6 +11,7 @@ from timebound.scenario.emit_hardware import hardware
 from timebound.scenario.model import (
     Background,
     Direction,
+    Disconnections,
     Event,
     Flow,
     Jitter,
@@ -181,9 +182,26 @@ def _direction(direction: Direction) -> dict[str, Any]:
         entry["corruption-drops"] = True
     if impairments.duplication:
         entry["duplication"] = format_share(impairments.duplication)
+    if impairments.disconnections is not None:
+        entry["disconnections"] = _disconnections(impairments.disconnections)
+    if impairments.held:
+        entry["queued"] = "held"
+    if direction.trace is not None:
+        del entry["rate"]
+        entry["trace"] = {"opportunities": direction.trace.short()}
     if impairments.outages:
         entry["outages"] = [f"{format_time(start)}..{format_time(stop)}" for start, stop in impairments.outages]
     return entry
+
+
+def _disconnections(disconnections: Disconnections | None) -> Any:
+    if disconnections is None:
+        return "none"
+    return {
+        "mean-up": format_time(disconnections.mean_up_ns),
+        "mean-down": format_time(disconnections.mean_down_ns),
+        "distribution": disconnections.distribution,
+    }
 
 
 def _queue(queue: Queue) -> Any:
@@ -289,11 +307,15 @@ def _background(item: Background) -> dict[str, Any]:
 
 
 def _events(scenario: Scenario) -> list[str]:
-    """Each change once: a target that means parallel links gave one event for each of them."""
+    """One line per event. Two changes of one target at one time keep their order: the second is written `links`."""
     times: dict[int, dict[str, str]] = {}
     for event in scenario.events:
         changes = times.setdefault(event.at_ns, {})
-        changes.setdefault(event.target, flow_style(_event(event, scenario.links[event.link])))
+        target = event.target
+        while target in changes:
+            kind, _, rest = target.partition(" ")
+            target = f"links {rest}" if kind == "link" else f"{kind} {' '}{rest}"
+        changes[target] = flow_style(_event(event))
     for order in scenario.node_events:
         times.setdefault(order.at_ns, {})[f"node {order.node}"] = order.order
     lines: list[str] = ["at:"] if times else []
@@ -303,9 +325,8 @@ def _events(scenario: Scenario) -> list[str]:
     return lines
 
 
-def _event(event: Event, link: Link) -> dict[str, Any]:
-    backwards = "->" in event.target and not event.target.endswith(f"->{link.b}")
-    direction = event.backward if backwards else event.forward
+def _event(event: Event) -> dict[str, Any]:
+    direction = event.forward if event.ways[0] else event.backward
     impairments = direction.impairments
     stated: dict[str, Any] = {
         "rate": format_rate(direction.rate_bps),
@@ -314,6 +335,10 @@ def _event(event: Event, link: Link) -> dict[str, Any]:
         "jitter": "0 ns" if impairments.jitter is None else _jitter(impairments.jitter),
         "corruption": format_share(impairments.corruption),
         "duplication": format_share(impairments.duplication),
-        "up": event.up,
+        "corruption_drops": impairments.corruption_drops,
+        "buffer": format_size(direction.buffer_bytes),
+        "disconnections": _disconnections(impairments.disconnections),
+        "queued": "held" if impairments.held else "dropped",
+        "up": event.up_forward if event.ways[0] else event.up_backward,
     }
-    return {key: stated[key] for key in event.changed}
+    return {key.replace("_", "-"): stated[key] for key in event.changed}

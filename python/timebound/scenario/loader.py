@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from timebound.scenario import shape
 from timebound.scenario.builtin import find as find_file
+from timebound.scenario.conditions import check_profiles
 from timebound.scenario.context import Context
 from timebound.scenario.graph import Graph
 from timebound.scenario.lifecycle import resolve_node_events
@@ -21,7 +22,8 @@ from timebound.scenario.model import Scenario
 from timebound.scenario.problems import Problem, ScenarioError
 from timebound.scenario.resolve_flows import FlowResolver, resolve_stack
 from timebound.scenario.resolve_network import resolve_network
-from timebound.scenario.resolve_run import event_times, resolve_background, resolve_events, resolve_run
+from timebound.scenario.resolve_run import resolve_background, resolve_run
+from timebound.scenario.resolve_schedule import event_times, resolve_events
 from timebound.scenario.sources import read
 from timebound.scenario.tree import Path, Sources, TooManyProblemsError, decode, dotted, to_plain
 
@@ -88,7 +90,8 @@ def _load(
 
 
 def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | None) -> Scenario:
-    net = resolve_network(checked.network, context)
+    profiles = check_profiles(checked.conditions, context)
+    net = resolve_network(checked.network, context, checked.conditions)
     graph = Graph(net.nodes.values(), net.links)
     stack = resolve_stack(checked.stack, net, context)
     flows = FlowResolver(net, graph, stack, checked.run.seed, context)
@@ -98,7 +101,8 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
         context.warn((), "the scenario has no flows and no background", "flows: [{name: alpha, from: h1, to: h2, ...}]")
     background = resolve_background(checked.background, net, graph, context)
     times = event_times(checked.at, checked.run.duration + checked.run.warm_up, context)
-    events = resolve_events(checked.at, times, net, context)
+    end = checked.run.duration + checked.run.warm_up
+    events = resolve_events(checked.at, times, net, profiles, end, context)
     node_events = resolve_node_events(checked.at, times, net, context)
     run = resolve_run(checked.run, net, context)
     return Scenario(

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from timebound.scenario.model_hardware import Interface, Machine
 from timebound.scenario.problems import Place, Problem
+from timebound.scenario.traces import Trace
 
 NodeKind = Literal["host", "switch", "segment"]
 BackgroundKind = Literal["tcp", "udp", "poisson", "burst", "request-response", "video"]
@@ -170,6 +171,23 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disconnections:
+    """`DisconnectionsDecl`: the link is up and down in turns."""
+
+    mean_up_ns: int
+    mean_down_ns: int
+    distribution: Literal["exponential", "fixed"] = "exponential"
+
+    def declaration(self) -> dict[str, Any]:
+        """`DisconnectionsDecl` of the model."""
+        return {
+            "mean_up_ns": self.mean_up_ns,
+            "mean_down_ns": self.mean_down_ns,
+            "distribution": self.distribution,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Impairments:
     """`ImpairmentsDecl`: what happens to a frame beyond rate and propagation delay."""
 
@@ -180,6 +198,9 @@ class Impairments:
     duplication: float = 0.0
     outages: tuple[tuple[int, int], ...] = ()
     """`[from, to)` in ns since the start of the run."""
+    disconnections: Disconnections | None = None
+    held: bool = False
+    """Frames wait while the link carries nothing, instead of being sent and lost."""
 
     def declaration(self) -> dict[str, Any]:
         """`ImpairmentsDecl` of the model."""
@@ -193,6 +214,10 @@ class Impairments:
             declared["jitter"] = self.jitter.declaration()
         if self.loss is not None:
             declared["loss"] = self.loss.declaration()
+        if self.disconnections is not None:
+            declared["disconnections"] = self.disconnections.declaration()
+        if self.held:
+            declared["held"] = True
         return declared
 
 
@@ -207,9 +232,15 @@ class Direction:
     buffer_bytes: int
     """Wire bytes that may wait; the frame in transmission does not count."""
     impairments: Impairments = Impairments()
+    trace: Trace | None = None
+    """Delivery opportunities in place of the rate, which then is their capacity."""
 
     def declaration(self) -> dict[str, Any]:
-        """`DirectionDecl` of the model."""
+        """`DirectionDecl` of the model; a trace by its key in `Declaration.traces`."""
+        declared = self._declaration()
+        return declared if self.trace is None else declared | {"trace": self.trace.key}
+
+    def _declaration(self) -> dict[str, Any]:
         return {
             "rate_bps": self.rate_bps,
             "delay_ns": self.delay_ns,
@@ -354,13 +385,23 @@ class Event:
     at_ns: int
     link: int
     """Index into `Scenario.links`."""
-    up: bool
+    up_forward: bool
+    up_backward: bool
     forward: Direction
     backward: Direction
+    ways: tuple[bool, bool]
+    """Which directions this event changes: forward, backward. Both have the same new values then."""
     target: str
-    """As written: `link s1-s4`, or `link s1->s4` for one direction."""
+    """`link s1-s4`, or `link s1->s4` for one direction; `#1` for the second of parallel links."""
     changed: tuple[str, ...]
-    """What this event states: a subset of `rate`, `delay`, `loss`, `jitter`, `corruption`, `duplication`, `up`."""
+    """What this event states: names of `timebound.scenario.conditions.CHANGED`, or `up`."""
+    note: str | None = field(default=None, compare=False)
+    """What a report says at this time; `None` for the steps of a ramp."""
+
+    @property
+    def up(self) -> bool:
+        """Does the link carry frames both ways?"""
+        return self.up_forward and self.up_backward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,7 +513,9 @@ class Scenario:
 
     def declaration(self) -> dict[str, Any]:
         """The network as `Declaration` JSON, without streams: those are the stack's to add."""
-        return {
+        directions = [direction for link in self.links for direction in (link.forward, link.backward)]
+        traces = {trace.key: list(trace.millis) for direction in directions if (trace := direction.trace) is not None}
+        return ({"traces": traces} if traces else {}) | {
             "nodes": [node.declaration() for node in self.nodes],
             "links": [link.declaration() for link in self.links],
             "streams": [],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from timebound.scenario import shape_network as shape
 from timebound.scenario.context import Context, close_to
 from timebound.scenario.model import (
     Direction,
+    Disconnections,
     Impairments,
     Jitter,
     Link,
@@ -17,11 +19,14 @@ from timebound.scenario.model import (
     Queue,
 )
 from timebound.scenario.resolve_nodes import Definition, Definitions, make_node
+from timebound.scenario.resolve_traces import Traces
 from timebound.scenario.topology import read_topology
+from timebound.scenario.traces import Trace
 from timebound.scenario.tree import Path
 from timebound.scenario.units import LONGEST_NS, propagation_ns
 
 MOST_LINKS = 100_000
+LEAST_RATE_BPS = 100
 _BUILT_IN = shape.Conditions.model_construct(
     rate=100_000_000, delay=0, queue=shape.Queue(), buffer=262_144, corruption_drops=False
 )
@@ -56,27 +61,31 @@ _NODE_FIELDS = {
 
 @dataclass
 class Net:
-    """The resolved network and the nodes by name."""
+    """The resolved network and the nodes by name, and the profiles that links may name."""
 
     nodes: dict[str, Node]
     links: list[Link]
+    profiles: Mapping[str, shape.Profile] = field(default_factory=dict)
 
     def links_between(self, a: str, b: str) -> list[int]:
         """Indices of the links that join two nodes, whichever way they are written."""
         return [index for index, link in enumerate(self.links) if {link.a, link.b} == {a, b}]
 
 
-def resolve_network(network: shape.Network, context: Context) -> Net:
+def resolve_network(
+    network: shape.Network, context: Context, profiles: Mapping[str, shape.Profile] | None = None
+) -> Net:
     """Nodes and links, with every problem reported to `context`."""
-    net = Net({}, [])
+    net = Net({}, [], profiles or {})
+    traces = Traces(context)
     if network.import_ is not None:
-        _import(network, network.import_, net, context)
+        _import(network, network.import_, net, context, traces)
     for definition in Definitions(network, context).all():
         _add_node(net, definition, network.defaults, context)
     _check_addresses(net, context)
     _check_hostnames(net, context)
     for index, link in enumerate(network.links):
-        _add_links(net, link, network.defaults.link, ("network", "links", index), context)
+        _add_links(net, link, network.defaults.link, ("network", "links", index), context, traces)
         if len(net.links) > MOST_LINKS:
             context.error(("network", "links", index), f"more than {MOST_LINKS} links", "make the ranges smaller")
             break
@@ -139,7 +148,9 @@ def _check_hostnames(net: Net, context: Context) -> None:
             context.sources.problem(place, f"network.nodes.{node.name}.hostname", message, hint)
 
 
-def _add_links(net: Net, link: shape.Link, defaults: shape.Conditions, path: Path, context: Context) -> None:
+def _add_links(
+    net: Net, link: shape.Link, defaults: shape.Conditions, path: Path, context: Context, traces: Traces
+) -> None:
     left, right = (context.expand(end, (*path, "between", side)) for side, end in enumerate(link.between))
     if not left or not right:
         return
@@ -153,10 +164,13 @@ def _add_links(net: Net, link: shape.Link, defaults: shape.Conditions, path: Pat
     count = max(len(left), len(right))
     left, right = left * (count // len(left)), right * (count // len(right))
     reported: set[str] = set()
-    forward = resolve_direction(link, link.forward, defaults, path, context)
-    backward = resolve_direction(link, link.backward, defaults, path, context)
+    forward, backward = (
+        resolve_direction(link, own, defaults, path, context, net.profiles, traces.of(link, own, way, path))
+        for way, own in enumerate((link.forward, link.backward))
+    )
+    traced = forward.trace is not None or backward.trace is not None
     for a, b in zip(left, right, strict=True):
-        if not _check_ends(net, (a, b), path, context, reported):
+        if not _check_ends(net, (a, b), path, context, reported, traced=traced):
             continue
         context.remember(f"links[{len(net.links)}]", path, _LINK_FIELDS)
         net.links.append(
@@ -171,7 +185,9 @@ def _add_links(net: Net, link: shape.Link, defaults: shape.Conditions, path: Pat
         )
 
 
-def _check_ends(net: Net, ends: tuple[str, str], path: Path, context: Context, reported: set[str]) -> bool:
+def _check_ends(
+    net: Net, ends: tuple[str, str], path: Path, context: Context, reported: set[str], *, traced: bool = False
+) -> bool:
     good = True
     for side, end in enumerate(ends):
         if end not in net.nodes:
@@ -183,17 +199,59 @@ def _check_ends(net: Net, ends: tuple[str, str], path: Path, context: Context, r
     if good and ends[0] == ends[1]:
         context.error((*path, "between"), f"a link from {ends[0]!r} to itself", "name two different nodes")
         return False
+    if good and traced and any(net.nodes[end].kind == "segment" for end in ends):
+        hint = "put the trace on a link between a bridge and a node of its own"
+        context.error((*path, "trace"), "a trace on a shared segment", hint)
+        return False
     if good and all(net.nodes[end].kind == "segment" for end in ends):
         context.error((*path, "between"), "two segments joined directly", "put a switch between two shared segments")
         return False
     return good
 
 
+def _layers(
+    link: shape.Link,
+    own: shape.Conditions | None,
+    defaults: shape.Conditions,
+    profiles: Mapping[str, shape.Profile],
+    path: Path,
+    context: Context,
+) -> list[shape.Conditions | shape.Profile]:
+    """What states conditions of a direction, the first that does so counts: each layer, then the profile it names."""
+    layers: list[shape.Conditions | shape.Profile] = []
+    side = "forward" if own is link.forward else "backward"
+    places: list[tuple[shape.Conditions | None, Path]] = [
+        (own, (*path, side)),
+        (link, path),
+        (defaults, ("network", "defaults", "link")),
+        (_BUILT_IN, ()),
+    ]
+    for layer, place in places:
+        if layer is None:
+            continue
+        layers.append(layer)
+        if layer.conditions is None:
+            continue
+        profile = profiles.get(layer.conditions)
+        if profile is None:
+            hint = close_to(layer.conditions, profiles, "declare it under conditions")
+            context.error((*place, "conditions"), f"unknown conditions {layer.conditions!r}", hint)
+        else:
+            layers.append(profile)
+    return layers
+
+
 def resolve_direction(
-    link: shape.Link, own: shape.Conditions | None, defaults: shape.Conditions, path: Path, context: Context
+    link: shape.Link,
+    own: shape.Conditions | None,
+    defaults: shape.Conditions,
+    path: Path,
+    context: Context,
+    profiles: Mapping[str, shape.Profile],
+    trace: Trace | None = None,
 ) -> Direction:
     """One direction of a link: its own conditions, else the link's, else the defaults', else the built-in ones."""
-    layers = [layer for layer in (own, link, defaults, _BUILT_IN) if layer is not None]
+    layers = _layers(link, own, defaults, profiles, path, context)
 
     def pick(name: str) -> object:
         return next((value for layer in layers if (value := getattr(layer, name, None)) is not None), None)
@@ -202,7 +260,7 @@ def resolve_direction(
     if link.length is not None and link.delay is None and (own is None or own.delay is None):
         delay = propagation_ns(link.length)
     rate, buffer, queue = pick("rate"), pick("buffer"), pick("queue")
-    loss, jitter = pick("loss"), pick("jitter")
+    loss, jitter, disconnections = pick("loss"), pick("jitter"), pick("disconnections")
     outages = pick("outages") or []
     assert isinstance(rate, int) and isinstance(delay, int) and isinstance(buffer, int)
     assert isinstance(queue, shape.Queue) and isinstance(outages, list)
@@ -212,7 +270,7 @@ def resolve_direction(
         if start >= stop:
             context.error((*path, "outages", index), "an outage that lasts no time", "write it as from..to")
     return Direction(
-        rate_bps=rate,
+        rate_bps=rate if trace is None else max(LEAST_RATE_BPS, trace.capacity_bps),
         delay_ns=delay,
         queue=resolve_queue(queue, (*path, "queue"), context),
         buffer_bytes=buffer,
@@ -223,8 +281,27 @@ def resolve_direction(
             corruption_drops=bool(pick("corruption_drops")),
             duplication=duplication,
             outages=tuple(sorted(outages)),
+            disconnections=resolve_disconnections(disconnections, (*path, "disconnections"), context)
+            if isinstance(disconnections, shape.Disconnections)
+            else None,
+            held=pick("queued") == "held",
         ),
+        trace=trace,
     )
+
+
+LEAST_TURN_NS = 100_000
+"""Shortest mean time of a disconnection, as in the model."""
+
+
+def resolve_disconnections(stated: shape.Disconnections, path: Path, context: Context) -> Disconnections | None:
+    """Times down at random; a mean time down of zero is none."""
+    if stated.mean_down == 0:
+        return None
+    for name, mean in (("mean-up", stated.mean_up), ("mean-down", stated.mean_down)):
+        if mean < LEAST_TURN_NS:
+            context.error((*path, name), "disconnections shorter than 100 us", "state times from 100 us up")
+    return Disconnections(mean_up_ns=stated.mean_up, mean_down_ns=stated.mean_down, distribution=stated.distribution)
 
 
 def resolve_queue(queue: shape.Queue, path: Path, context: Context) -> Queue:
@@ -290,7 +367,7 @@ def resolve_jitter(jitter: shape.Jitter, path: Path, context: Context) -> Jitter
     return result
 
 
-def _import(network: shape.Network, wanted: shape.Import, net: Net, context: Context) -> None:
+def _import(network: shape.Network, wanted: shape.Import, net: Net, context: Context, traces: Traces) -> None:
     path: Path = ("network", "import")
     topology = read_topology(wanted.file, context.folder, (*path, "file"), context)
     if topology is None:
@@ -308,7 +385,7 @@ def _import(network: shape.Network, wanted: shape.Import, net: Net, context: Con
             forward=None,
             backward=None,
         )
-        _add_links(net, link, defaults.link, path, context)
+        _add_links(net, link, defaults.link, path, context, traces)
     for place in topology.nodes:
         for number in range(1, wanted.hosts_per_node + 1):
             host = f"{place.name}-h{number}"
@@ -321,4 +398,4 @@ def _import(network: shape.Network, wanted: shape.Import, net: Net, context: Con
                 backward=None,
                 length=None,
             )
-            _add_links(net, link, defaults.link, path, context)
+            _add_links(net, link, defaults.link, path, context, traces)

@@ -184,8 +184,9 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
     """The resolved node; problems go to `context`."""
     name, node = definition.name, definition.shape
     _check(definition, context)
-    kind = node.kind
-    assert kind is not None
+    assert node.kind is not None
+    # The shape has renamed it already.
+    kind = "switch" if node.kind == "bridge" else node.kind
     delay = (node.delay or defaults.switch.delay or (0, 0)) if kind == "switch" else (0, 0)
     if kind != "host":
         return Node(

@@ -1,18 +1,16 @@
-"""`background`, `at` and `run` -> traffic, events and limits."""
+"""`background` and `run` -> traffic and limits."""
 
 from __future__ import annotations
 
 from timebound.scenario import shape
 from timebound.scenario.context import Context, close_to
 from timebound.scenario.graph import Graph
-from timebound.scenario.lifecycle import is_node_target
-from timebound.scenario.model import Background, Direction, Event, Impairments, Precision, Run, Simulate
+from timebound.scenario.model import Background, Precision, Run, Simulate
 from timebound.scenario.names import is_flow_name
 from timebound.scenario.resolve_flows import resolve_hosts
-from timebound.scenario.resolve_network import Net, resolve_jitter, resolve_loss
+from timebound.scenario.resolve_network import Net
 from timebound.scenario.resolve_plane import resolve_data_plane
 from timebound.scenario.tree import Path
-from timebound.scenario.units import TIME, UnitError, integer, parse
 
 _NEEDED = {
     "tcp": (),
@@ -111,110 +109,6 @@ def _check_background(item: shape.Background, path: Path, context: Context) -> N
         context.error((*path, "period"), "a period of zero", "state the time between two of them")
     if item.stop is not None and item.stop <= item.start:
         context.error((*path, "stop"), "it stops before it starts", "stop later than start")
-
-
-def event_times(at: dict[str, dict[str, shape.Change]], duration_ns: int, context: Context) -> dict[int, str]:
-    """Time -> key of `at`, as far as the times can be read."""
-    timed: dict[int, str] = {}
-    for key in at:
-        try:
-            time = integer(parse(key, TIME))
-            if time in timed:
-                context.key_error(("at", key), f"{key} is the same time as {timed[time]}", "write them as one")
-            timed[time] = key
-        except UnitError as error:
-            context.key_error(("at", key), error.message, error.hint)
-    for time, key in sorted(timed.items()):
-        if time > duration_ns:
-            context.key_error(("at", key), f"{key} lies behind the end of the run", "make run.duration longer")
-    return timed
-
-
-def resolve_events(
-    at: dict[str, dict[str, shape.Change]], times: dict[int, str], net: Net, context: Context
-) -> tuple[Event, ...]:
-    """Events in the order of time; each carries the link's whole conditions from then on."""
-    state: dict[int, tuple[bool, Direction, Direction]] = {}
-    events: list[Event] = []
-    for time, key in sorted(times.items()):
-        for target, change in at[key].items():
-            if is_node_target(target):
-                continue
-            path: Path = ("at", key, target)
-            if change.state is not None:
-                context.key_error(path, f"{change.state} is an order for a node", "write link s1-s4: {up: false}")
-            for index, forward, backward in _targets(target, net, path, context):
-                link = net.links[index]
-                up, ahead, back = state.get(index, (True, link.forward, link.backward))
-                if change.up is not None:
-                    up = change.up
-                if forward:
-                    ahead = _changed(ahead, change, path, context)
-                if backward:
-                    back = _changed(back, change, path, context)
-                state[index] = (up, ahead, back)
-                context.remember(f"events[{len(events)}]", path)
-                changed = tuple(name for name in sorted(change.model_fields_set) if getattr(change, name) is not None)
-                events.append(
-                    Event(
-                        at_ns=time,
-                        link=index,
-                        up=up,
-                        forward=ahead,
-                        backward=back,
-                        target=" ".join(target.split()),
-                        changed=changed,
-                    )
-                )
-    return tuple(events)
-
-
-def _targets(target: str, net: Net, path: Path, context: Context) -> list[tuple[int, bool, bool]]:
-    """The links that `link a-b` (both directions) or `link a->b` (one) means."""
-    kind, _, ends = target.partition(" ")
-    ends = ends.strip()
-    if kind != "link" or not ends:
-        context.key_error(
-            path, f"{target!r} is no target of a change", "write link s1-s4, link s1->s4 for one way, or node h1"
-        )
-        return []
-    directed = "->" in ends
-    separator = "->" if directed else "-"
-    cuts = [position for position in range(len(ends)) if ends.startswith(separator, position)]
-    pairs = [(ends[:cut].strip(), ends[cut + len(separator) :].strip()) for cut in cuts]
-    for a, b in pairs:
-        if a in net.nodes and b in net.nodes:
-            found = net.links_between(a, b)
-            if not found:
-                context.key_error(path, f"no link between {a!r} and {b!r}", "name two neighbours")
-            return [
-                (index, not directed or net.links[index].a == a, not directed or net.links[index].a == b)
-                for index in found
-            ]
-    unknown = next((name for pair in pairs for name in pair if name not in net.nodes), ends)
-    context.key_error(path, f"unknown node {unknown!r}", close_to(unknown, net.nodes, "write link s1-s4"))
-    return []
-
-
-def _changed(direction: Direction, change: shape.Change, path: Path, context: Context) -> Direction:
-    before = direction.impairments
-    stated = change.model_fields_set
-    return Direction(
-        rate_bps=direction.rate_bps if change.rate is None else change.rate,
-        delay_ns=direction.delay_ns if change.delay is None else change.delay,
-        queue=direction.queue,
-        buffer_bytes=direction.buffer_bytes,
-        impairments=Impairments(
-            jitter=before.jitter
-            if "jitter" not in stated or change.jitter is None
-            else resolve_jitter(change.jitter, (*path, "jitter"), context),
-            loss=before.loss if "loss" not in stated or change.loss is None else resolve_loss(change.loss),
-            corruption=before.corruption if change.corruption is None else change.corruption,
-            corruption_drops=before.corruption_drops,
-            duplication=before.duplication if change.duplication is None else change.duplication,
-            outages=before.outages,
-        ),
-    )
 
 
 def resolve_run(run: shape.Run, net: Net, context: Context) -> Run:

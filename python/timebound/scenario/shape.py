@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from timebound.scenario.fields import Duration, NodeNames, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
-from timebound.scenario.shape_network import JitterField, LossField, Network
+from timebound.scenario.shape_network import DisconnectionsField, JitterField, LossField, Network, Profile
 from timebound.scenario.shape_plane import DataPlane
 
 
@@ -177,7 +177,33 @@ class Change(Shape):
     jitter: JitterField | None = Field(default=None, description="jitter", examples=["2 ms"])
     corruption: Share | None = Field(default=None, description="corruption", examples=["1 %"])
     duplication: Share | None = Field(default=None, description="duplication", examples=["1 %"])
+    corruption_drops: bool | None = Field(default=None, description="are damaged frames dropped?", examples=[True])
+    buffer: Size | None = Field(
+        default=None, description="room of each class's queue; frames that wait stay", examples=["64 KiB"]
+    )
+    disconnections: DisconnectionsField | None = Field(default=None, description="times down at random")
+    queued: Literal["held", "dropped"] | None = Field(
+        default=None, description="what frames that wait do while the link carries nothing", examples=["held"]
+    )
     up: bool | None = Field(default=None, description="false: nothing passes; true: it passes again", examples=[False])
+    conditions: str | None = Field(
+        default=None,
+        description="name of conditions: what the link was declared with, and over it what they state; original: what it "
+        "was declared with. What else is stated here comes on top",
+        examples=["original"],
+    )
+    every: Time | None = Field(default=None, description="again and again after this time", examples=["60 s"])
+    until: Time | None = Field(
+        default=None,
+        description="last time at which it may happen again; default: the end of the run",
+        examples=["5 min"],
+    )
+    over: Time | None = Field(
+        default=None,
+        description="in steps of equal length, linearly, over this time from the values then",
+        examples=["10 s"],
+    )
+    steps: int | None = Field(default=None, ge=1, le=10_000, description="steps of `over`; 10", examples=[20])
     state: Literal["stop", "start", "restart", "pause", "resume"] | None = Field(
         default=None,
         description="nodes only; stop: its processes end and its interface goes down; start: both come back; pause: its "
@@ -277,9 +303,14 @@ class ScenarioShape(Shape):
     )
     stack: Annotated[Stack, Short(_stack, {"enum": ["udp"]})] = Field(description="what carries the flows")
     background: list[Background] = Field(default_factory=list, description="other traffic")
+    conditions: dict[str, Profile] = Field(
+        default_factory=dict,
+        description="conditions by name, for links and changes",
+        examples=[{"edge": {"rate": "250 kbit/s", "delay": "30 ms", "loss": "30 %"}}],
+    )
     at: dict[str, dict[str, ChangeField]] = Field(
         default_factory=dict,
-        description="changes during the run, by time since its start (warm-up included) and link or nodes",
+        description="changes during the run, by time since its start (warm-up included) and link, links, segment or nodes",
         examples=[{"30 s": {"link s1-s4": {"loss": "30 %"}, "node h[1-3]": "stop"}}],
     )
     run: Run = Field(default_factory=Run, description="how it is run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from timebound.scenario import units
 from timebound.scenario.fields import (
@@ -136,6 +136,76 @@ def _queue(value: Any) -> Any:
 QueueField = Annotated[Queue, Short(_queue, {"enum": ["strict-priority", "fifo", "drr"]})]
 
 
+class Disconnections(Shape):
+    """The link is up and down in turns at random, up first; both directions at the same times. `none` ends them."""
+
+    mean_up: Time = Field(description="mean time up", examples=["20 s"])
+    mean_down: Time = Field(description="mean time down; 0 s: no disconnections", examples=["500 ms"])
+    distribution: Literal["exponential", "fixed"] = Field(
+        default="exponential",
+        description="exponential: each time is drawn, from a random stream named after the link; fixed: each is its mean",
+        examples=["fixed"],
+    )
+
+
+def _disconnections(value: Any) -> Any:
+    return {"mean-up": "0 s", "mean-down": "0 s"} if value == "none" else value
+
+
+DisconnectionsField = Annotated[Disconnections, Short(_disconnections, {"enum": ["none"]})]
+_QUEUED = Field(
+    default=None,
+    description="while the link carries nothing (down, outage, disconnection), frames that wait are sent and lost "
+    "(dropped), or held until it carries again; the frame in transmission is lost; built in: dropped",
+    examples=["held"],
+)
+
+
+class Trace(Shape):
+    """Delivery opportunities in place of a rate, in mahimahi's format: one time in milliseconds per line, each an
+    opportunity to deliver 1504 bytes; repeats with the period of the last one. A file name alone is for both directions."""
+
+    file: str | None = Field(default=None, description="file, from the scenario's folder", examples=["lte.down"])
+    up: str | None = Field(
+        default=None, description="file for the way from the first end to the second", examples=["lte.up"]
+    )
+    down: str | None = Field(
+        default=None, description="file for the way from the second end to the first", examples=["lte.down"]
+    )
+    opportunities: str | None = Field(
+        default=None, description="written here: milliseconds, `3x2` for two at 3", examples=["1 3x2 5"]
+    )
+
+
+def _trace(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) - {"up", "down"} and len(value) != 1:
+            raise fail("state one trace, or up and down", "trace: lte.down, or trace: {up: lte.up, down: lte.down}")
+        return value
+    return {"file": value}
+
+
+TraceField = Annotated[Trace, Short(_trace, {"type": "string"})]
+
+
+class Profile(Shape):
+    """Conditions under a name: links say `conditions: edge`, and so do changes (`at:`). What a profile does not state stays
+    what the link has of its own or by default."""
+
+    rate: Rate | None = Field(default=None, description="rate", examples=["250 kbit/s"])
+    delay: Time | None = Field(default=None, description="delay, one way", examples=["30 ms"])
+    loss: LossField | None = Field(default=None, description="loss of frames", examples=["30 %"])
+    jitter: JitterField | None = Field(default=None, description="random extra delay", examples=["5 ms"])
+    corruption: Share | None = Field(
+        default=None, description="share of frames with a flipped bit", examples=["0.01 %"]
+    )
+    corruption_drops: bool | None = Field(default=None, description="are damaged frames dropped?", examples=[True])
+    duplication: Share | None = Field(default=None, description="share of frames that arrive twice", examples=["0.1 %"])
+    buffer: Size | None = Field(default=None, description="room of each class's queue", examples=["64 KiB"])
+    disconnections: DisconnectionsField | None = Field(default=None, description="times down at random")
+    queued: Literal["held", "dropped"] | None = _QUEUED
+
+
 class Conditions(Shape):
     """What a link does to frames, in both directions or (under `forward` and `backward`) in one."""
 
@@ -157,6 +227,14 @@ class Conditions(Shape):
         default=None,
         description="room of each class's queue at the egress port, bytes on the wire",
         examples=["256 KiB"],
+    )
+    disconnections: DisconnectionsField | None = Field(
+        default=None, description="times at random in which nothing passes"
+    )
+    queued: Literal["held", "dropped"] | None = _QUEUED
+    trace: TraceField | None = Field(default=None, description="delivery opportunities in place of a rate")
+    conditions: str | None = Field(
+        default=None, description="name of conditions that hold where nothing is stated here", examples=["edge"]
     )
     outages: list[TimeRange] | None = Field(
         default=None, description="times in which nothing passes, since the start of the run", examples=[["3 s..4 s"]]
@@ -321,10 +399,15 @@ class SwitchDefaults(Shape):
     )
 
 
+def _without_bridge(kind: str) -> str:
+    """A bridge is a switch under its older name (IEEE 802.1D says bridge for both)."""
+    return "switch" if kind == "bridge" else kind
+
+
 class Node(HostDefaults, SwitchDefaults):
     """A node. `h1: host` is short for `h1: {kind: host}`."""
 
-    kind: Literal["host", "switch", "segment"] | None = Field(
+    kind: Annotated[Literal["host", "switch", "bridge", "segment"], AfterValidator(_without_bridge)] | None = Field(
         default=None,
         description="host: an end system; switch: stores and forwards; segment: a shared half-duplex medium",
         examples=["host"],
@@ -368,7 +451,7 @@ def _node(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-NodeField = Annotated[Node, Short(_node, {"enum": ["host", "switch", "segment"]})]
+NodeField = Annotated[Node, Short(_node, {"enum": ["host", "switch", "bridge", "segment"]})]
 
 
 class Import(Shape):

@@ -4,8 +4,8 @@ use super::{host, switch};
 use std::sync::Arc;
 use timebound_fabric::{Change, Draws, Frame, NO_STREAM, Route};
 use timebound_model::declaration::{
-    DirectionDecl, ImpairmentsDecl, JitterDecl, JitterDistribution, LinkDecl, LossDecl, NodeDecl,
-    NodeKindDecl, QueueDecl,
+    DirectionDecl, DisconnectionDistribution, DisconnectionsDecl, ImpairmentsDecl, JitterDecl,
+    JitterDistribution, LinkDecl, LossDecl, NodeDecl, NodeKindDecl, QueueDecl,
 };
 use timebound_model::{
     Class, LinkId, Network, NodeId, NodeKind, PortId, Rate, Span, StreamId, Time, WireBytes,
@@ -57,8 +57,12 @@ fn impairments(draws: &mut Draws) -> ImpairmentsDecl {
         } else {
             Vec::new()
         },
-        disconnections: None,
-        held: false,
+        disconnections: one_in(draws, 3).then(|| DisconnectionsDecl {
+            mean_up_ns: 200_000,
+            mean_down_ns: 100_000,
+            distribution: DisconnectionDistribution::Exponential,
+        }),
+        held: one_in(draws, 2),
     }
 }
 
@@ -205,16 +209,22 @@ pub(crate) fn schedule(network: &Network, draws: &mut Draws) -> Vec<(Time, Chang
         let link = LinkId::new(draws.up_to(network.links.len() as u64 - 1) as usize);
         let host = hosts[draws.up_to(hosts.len() as u64 - 1) as usize];
         let other = PortId::new(draws.up_to(network.ports.len() as u64 - 1) as usize);
-        let change = match draws.up_to(7) {
+        let change = match draws.up_to(10) {
             0 => Change::Impairments(port, network.ports[other.index()].impairments.clone()),
             1 => Change::Rate(port, Rate(5_000_000)),
             2 => Change::Propagation(port, Span(draws.up_to(20_000))),
             3 => Change::LinkDown(link),
             4 => Change::LinkUp(link),
+            8 => Change::PortDown(port),
+            9 => Change::PortUp(port),
+            10 => Change::Buffer(port, draws.up_to(5_000)),
             5 => Change::Leave(draws.up_to(2) as u32, host),
             _ => Change::Join(draws.up_to(2) as u32, host),
         };
         changes.push((Time(draws.up_to(500_000)), change));
     }
+    // What is held waits for ever where nothing comes back.
+    let up = (0..network.links.len()).map(|link| (Time(600_000), Change::LinkUp(LinkId::new(link))));
+    changes.extend(up);
     changes
 }
