@@ -57,7 +57,7 @@ fn impairments(draws: &mut Draws) -> ImpairmentsDecl {
         } else {
             Vec::new()
         },
-        disconnections: one_in(draws, 3).then(|| DisconnectionsDecl {
+        disconnections: one_in(draws, 3).then_some(DisconnectionsDecl {
             mean_up_ns: 200_000,
             mean_down_ns: 100_000,
             distribution: DisconnectionDistribution::Exponential,
