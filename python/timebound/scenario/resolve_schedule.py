@@ -252,17 +252,20 @@ class _Schedule:
                 first[0].append(way)
             else:
                 groups.append(([way], mine))
+        # One after the other: the first does not know of the second.
         for members, changed in groups:
+            for way in members:
+                before.up[way], before.directions[way] = after.up[way], after.directions[way]
             link = self.net.links[index]
             self.context.remember(f"events[{len(self.events)}]", order.path)
             self.events.append(
                 Event(
                     at_ns=time,
                     link=index,
-                    up_forward=after.up[0],
-                    up_backward=after.up[1],
-                    forward=after.directions[0],
-                    backward=after.directions[1],
+                    up_forward=before.up[0],
+                    up_backward=before.up[1],
+                    forward=before.directions[0],
+                    backward=before.directions[1],
                     ways=(0 in members, 1 in members),
                     target=self._target(index, members, link.a, link.b),
                     changed=changed,
