@@ -52,9 +52,7 @@ class Computer:
 
     def run(self, *words: str, timeout: float = 60) -> str:
         """Runs something to its end; its output."""
-        return subprocess.run(
-            self.command(*words), check=True, capture_output=True, text=True, timeout=timeout
-        ).stdout
+        return subprocess.run(self.command(*words), check=True, capture_output=True, text=True, timeout=timeout).stdout
 
     def start(self, *words: str, **more: object) -> subprocess.Popen[str]:
         """Starts something; whoever starts it ends it."""

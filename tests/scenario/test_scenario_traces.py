@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound.scenario import ScenarioError, load, traces
@@ -14,6 +14,7 @@ from timebound.scenario.traces import Trace, TraceError, parse_short, parse_trac
 MILLIS = st.lists(st.integers(0, 500), min_size=1, max_size=60).map(lambda gaps: [*sorted(gaps), max(gaps) + 1])
 
 
+@settings(deadline=None)
 @given(MILLIS, st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_a_file_is_its_numbers(millis: list[int], ending: str, closed: bool) -> None:
     text = ending.join(map(str, millis)) + (ending if closed else "")
@@ -23,6 +24,7 @@ def test_a_file_is_its_numbers(millis: list[int], ending: str, closed: bool) -> 
     assert trace.period_ns == millis[-1] * 1_000_000
 
 
+@settings(deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.text("0123456789\n\r -x.", max_size=60).map(str.encode)))
 def test_any_bytes_are_a_trace_or_an_error_with_its_line(content: bytes) -> None:
     try:
@@ -34,7 +36,8 @@ def test_any_bytes_are_a_trace_or_an_error_with_its_line(content: bytes) -> None
         assert list(trace.millis) == sorted(trace.millis) and trace.millis[-1] > 0
 
 
-@given(st.text("0123456789x -", max_size=60))
+@settings(deadline=None)
+@given(st.text("0123456789x -", max_size=12))
 def test_any_line_of_text_is_a_trace_or_an_error(text: str) -> None:
     try:
         assert parse_short(parse_short(text).short()).millis
