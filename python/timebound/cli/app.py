@@ -9,7 +9,20 @@ import sys
 from cyclopts import App, CycloptsError
 
 from timebound import __version__
-from timebound.cli import compare, doctor, emulate, packets, predict, report, run, scenarios, show, simulate, validate
+from timebound.cli import (
+    compare,
+    doctor,
+    emulate,
+    packets,
+    predict,
+    report,
+    run,
+    scenarios,
+    show,
+    simulate,
+    sweep,
+    validate,
+)
 from timebound.cli.common import EXIT_INPUT, EXIT_INTERRUPTED, stderr
 from timebound.engine.folder import FolderError
 from timebound.scenario.problems import ScenarioError
@@ -29,7 +42,7 @@ Exit codes: 0 all well, 1 a requirement is not met, 2 the input is wrong, 3 the 
 """
 
 app = App(name="timebound", help=HELP, help_format="markdown", version=__version__)
-for verb in (run, predict, simulate, emulate, report, packets, compare, validate, show, scenarios, doctor):
+for verb in (run, predict, simulate, emulate, sweep, report, packets, compare, validate, show, scenarios, doctor):
     verb.register(app)
 app.register_install_completion_command()
 

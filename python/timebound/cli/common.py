@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -42,6 +43,14 @@ def stderr(text: str) -> None:
 
 def open_scenario(name: str, settings: tuple[str, ...]) -> Scenario:
     """Loads a scenario with its overrides; prints warnings."""
+    scenario = load(find(name), assignments(settings))
+    for warning in scenario.warnings:
+        stderr(warning.render())
+    return scenario
+
+
+def assignments(settings: Iterable[str]) -> dict[str, str]:
+    """The values of `--set`."""
     overrides: dict[str, str] = {}
     for setting in settings:
         key, separator, value = setting.partition("=")
@@ -52,10 +61,7 @@ def open_scenario(name: str, settings: tuple[str, ...]) -> Scenario:
             )  # fmt: skip
             raise ScenarioError([problem])
         overrides[key.strip()] = value.strip()
-    scenario = load(find(name), overrides)
-    for warning in scenario.warnings:
-        stderr(warning.render())
-    return scenario
+    return overrides
 
 
 def print_json(value: Any) -> None:

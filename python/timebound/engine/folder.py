@@ -73,6 +73,13 @@ def _take(folder: Path) -> None:
     _LOCKS[folder.resolve()] = lock
 
 
+def release(folder: Path) -> None:
+    """Lets go of a folder that `prepare` took: for processes that make many runs."""
+    lock = _LOCKS.pop(folder.resolve(), None)
+    if lock is not None:
+        lock.close()
+
+
 _LOCKS: dict[Path, IO[str]] = {}
 """Open files hold their locks. A folder that this process uses again is held already."""
 

@@ -80,8 +80,9 @@ def run(
     *,
     rootless: bool = False,
     take_interfaces: tuple[str, ...] = (),
+    report: bool = True,
 ) -> Done:
-    """Predicts, simulates and emulates as asked, and writes the run folder with its report.
+    """Predicts, simulates and emulates as asked, and writes the run folder with its report (unless `report` is false).
 
     Raises:
         ScenarioError: the scenario does not compile; nothing was started.
@@ -116,6 +117,14 @@ def run(
     if emulation is not None and (found := packets.summary_of_run(folder, progress)) is not None:
         summary["packets"] = found
     folders.write_json(folder / "summary.json", summary)
+    if report:
+        _report(folder)
+    code = exit_code(summary, emulation)
+    failure, hint = (None, None) if emulation is None else (emulation.failure, emulation.hint)
+    return Done(folder, summary, code, failure, hint)
+
+
+def _report(folder: Path) -> None:
     from timebound.report import ReportError, write_report
 
     try:
@@ -123,9 +132,6 @@ def run(
     except ReportError as error:
         advice = f"the figures are in {folder / 'summary.json'}; timebound report writes the page again"
         raise FolderError(str(error), advice, EXIT_HOST) from error
-    code = exit_code(summary, emulation)
-    failure, hint = (None, None) if emulation is None else (emulation.failure, emulation.hint)
-    return Done(folder, summary, code, failure, hint)
 
 
 def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:

@@ -8,6 +8,7 @@ from .figures import FIGURES, figure_svg
 from .png import svg_to_png
 from .rows import Column, FlowTable, TableRow, flow_table
 from .run import ReportError
+from .sweep import write_sweep
 from .write import write_report
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "svg_to_png",
     "write_comparison",
     "write_report",
+    "write_sweep",
 ]
