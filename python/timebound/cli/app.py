@@ -16,6 +16,7 @@ from timebound.cli import (
     packets,
     predict,
     report,
+    reproduce,
     run,
     scenarios,
     show,
@@ -42,7 +43,21 @@ Exit codes: 0 all well, 1 a requirement is not met, 2 the input is wrong, 3 the 
 """
 
 app = App(name="timebound", help=HELP, help_format="markdown", version=__version__)
-for verb in (run, predict, simulate, emulate, sweep, report, packets, compare, validate, show, scenarios, doctor):
+for verb in (
+    run,
+    predict,
+    simulate,
+    emulate,
+    sweep,
+    reproduce,
+    report,
+    packets,
+    compare,
+    validate,
+    show,
+    scenarios,
+    doctor,
+):
     verb.register(app)
 app.register_install_completion_command()
 

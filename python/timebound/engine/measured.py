@@ -260,10 +260,12 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     plan = prediction.plan
-    schema = {"stream": pl.String, "receiver": pl.String, "name": pl.String, "to": pl.String, "part": pl.UInt8}
+    schema = {"stream": pl.String, "receiver": pl.String, "flow": pl.UInt32, "name": pl.String, "to": pl.String}
+    schema["part"] = pl.UInt8
+    numbers = {(leg.flow, receiver): number for number, leg in enumerate(plan.legs) for receiver in leg.receivers}
     parts = pl.DataFrame(
         [
-            (segment.stream, segment.destination, flow, receiver, index)
+            (segment.stream, segment.destination, numbers[flow, receiver], flow, receiver, index)
             for (flow, receiver), segments in plan.segments.items()
             for index, segment in enumerate(segments)
         ],
@@ -281,12 +283,17 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
     # the first message that begins in it, or of the one that it continues when none begins.
     begun = pl.col("messages").cast(pl.Int64)
     before = (pl.col("flags") & records.CONTINUED > 0) & (begun > 0)
-    carried = pl.int_ranges(pl.when(before).then(-1).otherwise(0), begun.clip(1), dtype=pl.Int64)
+    # Where messages of several flows share a connection, only the first of a segment is known by its number.
+    alone = pl.col("name").is_in(sorted(plan.shared))
+    carried = pl.int_ranges(
+        pl.when(before & ~alone).then(-1).otherwise(0), pl.when(alone).then(1).otherwise(begun.clip(1)), dtype=pl.Int64
+    )
     crossed = (
         frames.filter(good)
         .select(
             pl.col("name").alias("stream"),
             "receiver",
+            "flow",
             "sequence",
             "ingress_ns",
             "delivered_ns",
@@ -298,7 +305,7 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("sequence") >= 0)
         .with_columns(pl.col("sequence").cast(pl.UInt32))
         .sort("delivered_ns", maintain_order=True)
-        .group_by("stream", "receiver", "sequence", maintain_order=True)
+        .group_by("stream", "receiver", "flow", "sequence", maintain_order=True)
         .agg(
             pl.col("ingress_ns").min().alias("began_ns"),
             # The frame that completes the message. What a sender waits between two segments of it (for a window to open)
@@ -307,7 +314,7 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
             pl.col("delivered_ns").last(),
             pl.col("lateness_ns").last(),
         )
-        .join(parts, on=["stream", "receiver"], how="inner")
+        .join(parts, on=["stream", "receiver", "flow"], how="inner")
         .sort("part", maintain_order=True)
         .group_by("name", "to", "sequence", maintain_order=True)
         .agg(

@@ -53,14 +53,34 @@ def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
             "control": pl.Series(controls, dtype=pl.String),
         }
     )
+    joins = pl.DataFrame(
+        [
+            (index, *marker.join)
+            for index, stream in enumerate(declared)
+            for marker in plan.markers_of(stream.name)
+            if marker.join is not None
+        ],
+        schema={"stream": pl.UInt32, "connection": pl.String, "join": pl.String},
+        orient="row",
+    )
     # A long frame without number is a piece of messages whose header was cut by a segment's border.
     no_message = pl.col("flags") & (HAS_SEQUENCE | CONTINUED | DROPPED | RETRANSMISSION) == 0
     is_control = no_message & pl.col("has_messages") & (pl.col("payload") <= LONGEST_CONTROL)
+    is_message = pl.col("flags") & HAS_SEQUENCE > 0
+    first = pl.col("ingress_ns").filter(is_message).min().over("connection")
+    is_join = pl.col("join").is_not_null() & ~is_message & (first.is_null() | (pl.col("ingress_ns") < first))
     return (
         frames.join(lookup, on="stream", how="left", maintain_order="left")
         .join(leaves, on=["stream", "leaf"], how="left", maintain_order="left")
-        .with_columns(name=pl.when(is_control).then(pl.col("control")).otherwise(pl.col("name")))
-        .drop("control", "has_messages")
+        .join(joins, on="stream", how="left", maintain_order="left")
+        .with_columns(
+            name=pl.when(is_join)
+            .then(pl.col("join"))
+            .when(is_control)
+            .then(pl.col("control"))
+            .otherwise(pl.col("name"))
+        )
+        .drop("control", "has_messages", "connection", "join")
     )
 
 

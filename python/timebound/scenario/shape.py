@@ -101,7 +101,7 @@ class Mqtt(Shape):
     connections: Literal["per-flow", "per-node"] = Field(
         default="per-flow",
         description="per-flow: each flow instance has its own, so that it can have its own class and bounds; per-node: one "
-        "for all that a host publishes and receives, as most devices do, without bounds for what it receives",
+        "for all that a host publishes (one flow) and receives, as most devices do, without bounds",
         examples=["per-node"],
     )
 

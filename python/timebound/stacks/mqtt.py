@@ -14,16 +14,18 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 
 from timebound.scenario.model import Broker, Flow, MqttStack
-from timebound.stacks import release
-from timebound.stacks.plan import Follows, Marker, Plan, PlanError, Segment, Stream
+from timebound.stacks import mqtt_per_node, release
+from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream
 from timebound.stacks.wire import (
     DELAYED_ACK_NS,
     IPV4_HEADER,
     MQTT_ACKNOWLEDGEMENT,
     MQTT_PING,
     TCP_ACK_WIRE,
+    TCP_HANDSHAKE_WIRE,
     TCP_HEADER,
     mqtt_publish,
     tcp_frames,
@@ -40,14 +42,16 @@ HOST_JITTER_NS = 1_000_000
 
 def lay(plan: Plan, stack: MqttStack) -> None:
     """Adds the scenario's flows as MQTT connections, and the brokers as programs."""
-    if stack.connections == "per-node":
-        raise PlanError("stack", "connections: per-node is not obeyed yet", "use connections: per-flow")
     brokers = {broker.node: broker for broker in stack.brokers}
     for broker in stack.brokers:
         plan.role(broker.node, "broker")
         _add_broker(plan, broker)
-    topics = topics_of(plan)
     ports: Counter[str] = Counter()
+    if stack.connections == "per-node":
+        # Of one length, so that all messages on a connection are of one size.
+        mqtt_per_node.lay(plan, stack, topics_of(plan, padded=True), partial(_add_client, plan, stack, ports))
+        return
+    topics = topics_of(plan)
     for index, flow in enumerate(plan.scenario.flows):
         for service in flow.services:
             connection = _Connection(
@@ -71,14 +75,15 @@ def lay(plan: Plan, stack: MqttStack) -> None:
     )
 
 
-def topics_of(plan: Plan) -> dict[str, str]:
+def topics_of(plan: Plan, *, padded: bool = False) -> dict[str, str]:
     """Flow name -> topic. Flows that name the same topic publish below it, each on its own (a connection carries one flow)."""
     users = Counter(flow.topic for flow in plan.scenario.flows)
     numbers: Counter[str] = Counter()
     topics: dict[str, str] = {}
     for flow in plan.scenario.flows:
         numbers[flow.topic] += 1
-        topics[flow.name] = flow.topic if users[flow.topic] == 1 else f"{flow.topic}/{numbers[flow.topic]}"
+        width = len(str(users[flow.topic])) if padded else 1
+        topics[flow.name] = flow.topic if users[flow.topic] == 1 else f"{flow.topic}/{numbers[flow.topic]:0{width}}"
     return topics
 
 
@@ -113,6 +118,40 @@ def _add_broker(plan: Plan, broker: Broker) -> None:
             "ready": {"tcp_port": broker.port, "timeout_ms": 15_000},
         }
     )
+
+
+def _add_client(
+    plan: Plan,
+    stack: MqttStack,
+    ports: Counter[str],
+    node: str,
+    name: str,
+    broker: Broker,
+    flow: Flow,
+    role: dict[str, object],
+    start_ns: int,
+) -> int:
+    """Adds a client that belongs to `flow`; its local port."""
+    port = FIRST_CLIENT_PORT + ports[node]
+    ports[node] += 1
+    plan.clients.append(
+        {
+            "name": name,
+            "node": node,
+            # Letters and digits alone: brokers may refuse anything else (MQTT 5.0, section 3.1.3.1).
+            "client_id": f"tb{len(plan.clients):06d}",
+            "protocol": 5 if stack.version == "5" else 4,
+            "broker": plan.addresses[broker.node],
+            "port": broker.port,
+            "local_address": plan.addresses[node],
+            "local_port": port,
+            "dscp": flow.priority * release.DSCP_PER_CLASS,
+            "keep_alive_s": KEEP_ALIVE_S,
+            "connect_at_ns": start_ns or None,
+            "role": role,
+        }
+    )
+    return port
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,27 +218,7 @@ class _Connection:
             self._mark(name, broker.node, receiver, broker.port, port, towards_broker=False)
 
     def _client(self, ports: Counter[str], node: str, name: str, role: dict[str, object]) -> int:
-        port = FIRST_CLIENT_PORT + ports[node]
-        ports[node] += 1
-        addresses = self.plan.addresses
-        self.plan.clients.append(
-            {
-                "name": name,
-                "node": node,
-                # Letters and digits alone: brokers may refuse anything else (MQTT 5.0, section 3.1.3.1).
-                "client_id": f"tb{len(self.plan.clients):06d}",
-                "protocol": 5 if self.stack.version == "5" else 4,
-                "broker": addresses[self.broker.node],
-                "port": self.broker.port,
-                "local_address": addresses[node],
-                "local_port": port,
-                "dscp": self.flow.priority * release.DSCP_PER_CLASS,
-                "keep_alive_s": KEEP_ALIVE_S,
-                **release.joining(self.flow),
-                "role": role,
-            }
-        )
-        return port
+        return _add_client(self.plan, self.stack, ports, node, name, self.broker, self.flow, role, self.flow.start_ns)
 
     def _message(self) -> tuple[int, int]:
         return mqtt_publish(self.topic, self.flow.size_bytes, self.flow.qos, self.stack.version == "5")
@@ -263,6 +282,30 @@ class _Connection:
                 ),
             )
 
+    def _join(self, name: str, sender: str, receiver: str) -> dict[str, tuple[str, str]]:
+        """A client that joins during the run: SYN, CONNECT and SUBSCRIBE with their answers and acknowledgements, once."""
+        topic = len(self.topic.encode())
+        packet = wire_bytes(IPV4_HEADER + TCP_HEADER + max(2 + 15 + 2 + 8, 5 + 2 + topic + 2))
+        run = self.plan.scenario.run
+        found = {}
+        for source, target in ((sender, receiver), (receiver, sender)):
+            stream = f"{name}/join-from-{source}"
+            found[source] = (name, stream)
+            self.plan.add(
+                self.origin,
+                Stream(
+                    name=stream,
+                    source=source,
+                    destinations=(target,),
+                    priority=self.flow.priority,
+                    role="control",
+                    frames_bytes=(TCP_HANDSHAKE_WIRE, packet, packet, *[TCP_ACK_WIRE] * 4),
+                    period_ns=run.warm_up_ns + run.duration_ns,
+                    release={"kind": "periodic", "offset_ns": self.flow.start_ns},
+                ),
+            )
+        return found
+
     def _stream(
         self,
         name: str,
@@ -302,6 +345,7 @@ class _Connection:
         """The 5-tuples of both directions. The broker cannot mark its packets by topic: the first port does it."""
         addresses, qos = self.plan.addresses, self.flow.qos
         size, offset = self._message()
+        joins = self._join(name, sender, receiver) if self.flow.start_ns else {}
         self.plan.markers.append(
             Marker(
                 source=addresses[sender],
@@ -314,6 +358,7 @@ class _Connection:
                 control={0: f"{name}/keep-alive-there", 1: None, 2: f"{name}/pubrel"}[qos],
                 header=(offset, size),
                 rewrite_dscp=not towards_broker,
+                join=joins.get(sender),
             )
         )
         self.plan.markers.append(
@@ -327,5 +372,6 @@ class _Connection:
                 ack=f"{name}/ack",
                 control=f"{name}/pubcomp" if qos == 2 else None,
                 rewrite_dscp=towards_broker,
+                join=joins.get(receiver),
             )
         )

@@ -105,6 +105,9 @@ class Marker:
     header: tuple[int, int] | None = None
     """(bytes from the start of a message to the measurement header, bytes of one message)."""
     rewrite_dscp: bool = False
+    join: tuple[str, str] | None = None
+    """(connection, stream of this direction) of the frames with which a client joins during the run: all before the first
+    message on the connection, in either direction."""
 
     def plan(self) -> dict[str, Any]:
         """The JSON of `MarkerPlan`."""
@@ -155,17 +158,30 @@ class Plan:
     programs: list[dict[str, Any]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     """Files that the run folder must hold before the start (broker configurations): path in it -> content."""
+    shared: set[str] = field(default_factory=set)
+    """Names of streams that carry messages of several flows, whose numbers run independently."""
     roles: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """What a reader must know of how this stack was laid on the network."""
     origins: dict[str, str] = field(default_factory=dict)
     """Stream name -> path of the scenario that it comes from."""
 
+    _marker_index: dict[str, list[Marker]] | None = None
+
     def add(self, origin: str, stream: Stream) -> Stream:
         """Adds a stream that comes from `origin`, a path of the scenario."""
         self.streams.append(stream)
         self.origins[stream.name] = origin
         return stream
+
+    def markers_of(self, stream: str) -> list[Marker]:
+        """The 5-tuples whose frames belong to this stream, of some kind."""
+        if self._marker_index is None:
+            self._marker_index = {}
+            for marker in self.markers:
+                for name in {marker.data, marker.ack, marker.control} - {None}:
+                    self._marker_index.setdefault(str(name), []).append(marker)
+        return self._marker_index.get(stream, [])
 
     def role(self, node: str, role: str) -> None:
         """Notes what a node does, for the picture of the topology."""

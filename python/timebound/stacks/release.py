@@ -25,11 +25,6 @@ def offset(flow: Flow, seed: int) -> int:
     return stream_seed(seed, f"{flow.name}/offset") % flow.period_ns
 
 
-def joining(flow: Flow) -> dict[str, Any]:
-    """What a client that joins during the run has more than others in the endpoints' plan."""
-    return {"connect_at_ns": flow.start_ns} if flow.start_ns else {}
-
-
 def content(flow: Flow) -> str | None:
     """The text that the flow's messages carry behind their measurement header."""
     return None if flow.content is None else Path(flow.content).read_text(encoding="utf-8")
