@@ -156,3 +156,23 @@ def test_lost_messages_and_growing_costs_decide_their_statements() -> None:
     for point in found[1, 2]["curve"]:
         point["subscriber_cpu"] = 0.006
     assert verdict(found, "qos-cost-grows")[0] is False
+
+
+def test_no_verdict_on_cpu_time_rests_on_less_than_the_machine_varies_by() -> None:
+    found = cells()
+    for one in found.values():
+        one["spread"] = {"broker_cpu": 0.9, "subscriber_cpu": 0.9, "publisher_cpu": 0.01, "all_nodes_cpu": 0.9}
+    for name in (
+        "broker-cpu-order",
+        "broker-cpu-step",
+        "subscriber-cpu-order",
+        "host-cpu-order",
+        "qos-weighs-at-broker",
+    ):
+        holds, why = verdict(found, name)
+        assert holds is None and "90%" in why, name
+    assert verdict(found, "publisher-cpu-order") == (True, "")
+    assert verdict(found, "broker-network-order") == (True, "")
+    for qos in range(3):
+        found[2, qos]["held"]["broker_cpu"] = found[1, qos]["held"]["broker_cpu"] * 1.5
+    assert verdict(found, "scenario-2-broker-cpu")[0] is None

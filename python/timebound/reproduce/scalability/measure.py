@@ -57,6 +57,7 @@ def figures(cell: Cell, folder: Path, summary: dict[str, Any]) -> dict[str, Any]
         "times": live["times"],
         "client_memory_bytes": int(memory.median()) if memory.len() else None,  # type: ignore[arg-type]
         "held": means(held),
+        "spread": spread(cell, samples),
         "curve": curve(cell, samples),
         "packets": packets,
         "packets_missing": missing,
@@ -119,6 +120,29 @@ def means(samples: pl.DataFrame) -> dict[str, float]:
         "publisher_bytes": mean(meters, "rx") + mean(meters, "tx"),
         "all_nodes_cpu": mean(together, "cpu"),
     }
+
+
+def spread(cell: Cell, samples: pl.DataFrame) -> dict[str, float]:
+    """How much each CPU figure varies within the cell: from its lowest to its highest tenth, over its median.
+
+    The load is the same all the time, so this is what the machine does: other work beside us makes the same instructions take
+    up to twice as long. No difference between cells that is smaller means anything.
+    """
+    import polars as pl
+
+    busy = samples.filter(
+        (pl.col("t_ns") - pl.col("length_ns") >= FIRST_JOIN_NS + SETTLED_NS + cell.clients // 10 * cell.join_ns)
+        & (pl.col("t_ns") <= cell.duration_ns - EDGE_NS)
+    )
+    series = [means(rows) for _, rows in busy.partition_by("t_ns", as_dict=True).items()]
+    found = {}
+    for name in ("broker_cpu", "subscriber_cpu", "publisher_cpu", "all_nodes_cpu"):
+        values = sorted(point[name] for point in series)
+        if not values or values[len(values) // 2] <= 0:
+            continue
+        low, high = values[len(values) // 10], values[-1 - len(values) // 10]
+        found[name] = (high - low) / values[len(values) // 2]
+    return found
 
 
 def curve(cell: Cell, samples: pl.DataFrame) -> list[dict[str, float]]:
