@@ -11,7 +11,7 @@ from scenario_helpers import problems
 
 from timebound.engine.nodes import check_nodes, host_plan, read_nominal_hz
 from timebound.scenario import ScenarioError, load
-from timebound.stacks import build_plan
+from timebound.stacks import PlanError, build_plan
 
 TEMPLATES = """name: nodes
 network:
@@ -133,3 +133,67 @@ def test_own_keys_win_whatever_level_states_the_others(levels: dict[str, int]) -
     loaded = load(text)
     a, b = loaded.node("a"), loaded.node("b")
     assert (a.mtu, a.cpu_share, a.memory_bytes, a.environment) == (b.mtu, b.cpu_share, b.memory_bytes, b.environment)
+
+
+GATEWAY = """name: gateway
+network:
+  nodes:
+    gw: {kind: gateway, gateway: {domain: plant.test}}
+    h[1-2]: {kind: host, address: dhcp}
+    srv: host
+    s[1-2]: switch
+  links: [["h[1-2]", s1], [gw, s1], [gw-out, s2], [srv, s2]]
+stack: {udp: {}}
+"""
+
+
+def test_a_gateway_is_two_hosts_and_each_side_a_subnet() -> None:
+    loaded = load(GATEWAY)
+    assert [node.name for node in loaded.hosts] == ["gw", "gw-out", "h1", "h2", "srv"]
+    plan = build_plan(loaded)
+    assert plan.addresses == {
+        "gw": "10.0.0.1",
+        "gw-out": "10.1.0.1",
+        "h1": "10.0.0.2",
+        "h2": "10.0.0.3",
+        "srv": "10.1.0.2",
+    }
+    assert plan.hosts["gw-out"] == {"side_of": "gw", "hostname": "gw"}
+    assert plan.hosts["h1"]["gateway"] == "10.0.0.1" and "srv" not in plan.hosts
+    assert [program["name"] for program in plan.programs] == ["nat-gw", "dnsmasq-gw", "dhcp-h1", "dhcp-h2"]
+    assert "dhcp-host=02:54:0a:00:00:02,10.0.0.2,h1,infinite" in plan.files["dnsmasq-gw.conf"]
+    assert load(loaded.to_yaml()) == loaded
+    bare = build_plan(load(GATEWAY.replace("domain: plant.test", "nat: false, dns: false")))
+    assert bare.hosts["srv"] == {"gateway": "10.1.0.1"} and "port=0" in bare.files["dnsmasq-gw.conf"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("domain: plant.test", "uplink: true", "uplink is not available"),
+        ("domain: plant.test", "domain: 'a b'", "'a b' is no name"),
+        ("domain: plant.test", "outside: srv", "duplicate node 'srv'"),
+        ("kind: gateway,", "kind: host,", "gateway belongs to gateways"),
+        ("kind: gateway,", "kind: gateway, address: dhcp,", "a gateway leases addresses"),
+        ("address: dhcp", "address: dhcp, mtu: 500", "DHCP needs packets of 576 bytes"),
+        ("srv: host", "srv: {kind: switch, address: dhcp}", "address belongs to hosts"),
+    ],
+)
+def test_what_is_wrong_with_gateways_is_said(old: str, new: str, message: str) -> None:
+    found = problems(GATEWAY.replace(old, new, 1))
+    assert any(message in problem.message for problem in found), [problem.message for problem in found]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[srv, s2]", "[srv, s2], [s1, s2]", "there is nothing to route between"),
+        ("srv: host", "srv: {kind: host, address: dhcp}", "no gateway leases addresses where 'srv' is"),
+        ("domain: plant.test", "dhcp: false", "no gateway leases addresses where 'h1' is"),
+        ("domain: plant.test", "address: 10.0.0.9", "10.0.0.9 lies outside 10.1.0.0/16"),
+    ],
+)
+def test_gateways_that_cannot_work_are_refused_when_planned(old: str, new: str, message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        build_plan(load(GATEWAY.replace(old, new, 1)))
+    assert message in caught.value.message and caught.value.hint

@@ -157,6 +157,13 @@ pub struct HostPlan {
     /// Limit of memory of everything that runs in it; needs cgroups, which need root.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Name of a host (earlier in the list) whose second interface `eth1` this is: it lives in that host's namespaces. In `network` both
+    /// are hosts of their own, as nothing but the node's own routing joins them.
+    #[serde(default)]
+    pub side_of: Option<String>,
+    /// Default route.
+    #[serde(default)]
+    pub gateway: Option<Ipv4Addr>,
     /// Null: a node of namespaces alone.
     #[serde(default)]
     pub hardware: Option<HardwarePlan>,
@@ -354,11 +361,16 @@ pub struct ProgramPlan {
     pub stop_grace_ns: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// When a program is ready; exactly one of `tcp_port` and `file` is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadyPlan {
-    /// A TCP port on the node's own address or on 127.0.0.1.
-    pub tcp_port: u16,
+    /// A TCP port on the node's own address or on 127.0.0.1 accepts.
+    #[serde(default)]
+    pub tcp_port: Option<u16>,
+    /// This file exists; relative to the run folder.
+    #[serde(default)]
+    pub file: Option<PathBuf>,
     pub timeout_ms: u64,
 }
 

@@ -173,20 +173,30 @@ impl Programs {
                 all &= program.ready;
                 continue;
             }
-            let (Some(ready), Some(started), false) = (program.plan.ready, program.started, program.ready)
+            let (Some(ready), Some(started), false) =
+                (program.plan.ready.clone(), program.started, program.ready)
             else {
                 continue;
             };
-            if is_listening(nodes, &program.plan.node, ready.tcp_port) {
+            let is_ready = match (ready.tcp_port, &ready.file) {
+                (Some(port), _) => is_listening(nodes, &program.plan.node, port),
+                (None, Some(file)) => self.folder.join(file).exists(),
+                (None, None) => true,
+            };
+            if is_ready {
                 program.ready = true;
                 continue;
             }
             all = false;
             if clock::monotonic() - started > ready.timeout_ms.saturating_mul(1_000_000) {
-                let (name, port, log) = (&program.plan.name, ready.tcp_port, program.report.log.display());
+                let (name, log) = (&program.plan.name, program.report.log.display());
+                let what = match (ready.tcp_port, &ready.file) {
+                    (Some(port), _) => format!("does not accept connections on port {port}"),
+                    (None, file) => format!("has not written {}", file.clone().unwrap_or_default().display()),
+                };
                 return Err(Failure::Host(format!(
-                    "program {name:?} does not accept connections on port {port} after {} ms; see {log}",
-                    ready.timeout_ms
+                    "program {name:?} of node {:?} {what} after {} ms; see {log}",
+                    program.plan.node, ready.timeout_ms
                 )));
             }
         }

@@ -11,12 +11,13 @@ use crate::plane::{
     Plane, PlaneReport, Setup, Shared, Tap, spread,
 };
 use crate::writer::{ProbeLog, Progress, QUEUE, Writer};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use timebound_model::Network;
+use timebound_model::{Network, NodeId};
 
 /// Frame buffers from the start; more are made when a load needs them.
 const BUFFERS: usize = 8192;
@@ -240,6 +241,7 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
                 .iter()
                 .map(|node| (node.address, (node.id, node.mac)))
                 .collect(),
+            by_mac: gateways(parts.plan, parts.nodes),
         },
         classes: parts.network.streams.iter().map(|stream| stream.class).collect(),
         shared: parts.shared,
@@ -248,6 +250,19 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
         duration: parts.plan.duration_ns,
     });
     thread("fabric", move || plane.run())
+}
+
+/// Cards of hosts with several interfaces.
+fn gateways(plan: &Plan, nodes: &Nodes) -> BTreeMap<[u8; 6], NodeId> {
+    let sides = plan
+        .hosts
+        .iter()
+        .filter_map(|host| Some((host, host.side_of.as_ref()?)));
+    sides
+        .flat_map(|(host, owner)| [&host.node, owner])
+        .filter_map(|name| nodes.get(name))
+        .map(|node| (node.mac, node.id))
+        .collect()
 }
 
 fn thread<T: Send + 'static>(

@@ -80,7 +80,7 @@ def emulation_plan(
         "network": prediction.network.declaration,
         "hosts": [
             {
-                **host_plan(node, plan.addresses[node.name]),
+                **host_plan(node, plan.addresses[node.name], plan.hosts.get(node.name, {})),
                 "mac": node.mac,
                 "hardware": hardware.host_plan(node, scenario, take_interfaces),
             }

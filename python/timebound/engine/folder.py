@@ -86,7 +86,18 @@ _LOCKS: dict[Path, IO[str]] = {}
 
 def _empty(folder: Path) -> None:
     """Removes what runs write, and nothing else."""
-    for pattern in ("*.json", "*.parquet", "*.bin", "*.csv", "*.yaml", "*.html", "*.conf"):
+    for pattern in (
+        "*.json",
+        "*.parquet",
+        "*.bin",
+        "*.csv",
+        "*.yaml",
+        "*.html",
+        "*.conf",
+        "*.nft",
+        "*.lease",
+        "*.leases",
+    ):
         for file in folder.glob(pattern):
             file.unlink()
     for name in ("captures", "logs", "figures"):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from timebound.engine.core import problem_at
 from timebound.scenario.model import Node, Scenario
 from timebound.scenario.problems import ScenarioError
-from timebound.stacks.build import SUBNET
+from timebound.stacks.gateway import SUBNET
 
 _CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 _IN_NAME = re.compile(r"@\s*([0-9.]+)\s*GHz")
@@ -75,11 +77,16 @@ def check_nodes(scenario: Scenario) -> None:
         raise ScenarioError(problems)
 
 
-def host_plan(node: Node, address: str) -> dict[str, Any]:
-    """The JSON of `HostPlan` (crates/live/src/plan.rs)."""
+def host_plan(node: Node, address: str, given: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """The JSON of `HostPlan` (crates/live/src/plan.rs); `given` is what follows from the network (`Plan.hosts`)."""
     limit = node.cpu_share
     if node.cpu_hz is not None:
         limit = node.cpu_hz / nominal_hz()[0]
+    own = [
+        {"path": file.path, "content": file.content, "source": file.source, "mode": file.mode} for file in node.files
+    ]
+    # What the scenario states wins.
+    others = [file for file in given.get("files", []) if file["path"] not in {entry["path"] for entry in own}]
     return {
         "node": node.name,
         "address": address,
@@ -87,10 +94,8 @@ def host_plan(node: Node, address: str) -> dict[str, Any]:
         "mtu": node.mtu,
         "hostname": node.hostname,
         "env": dict(node.environment),
-        "files": [
-            {"path": file.path, "content": file.content, "source": file.source, "mode": file.mode}
-            for file in node.files
-        ],
         "cpu": {"limit": limit, "reservation": node.cpu_reservation},
         "memory_bytes": node.memory_bytes,
+        **given,
+        "files": own + others,
     }

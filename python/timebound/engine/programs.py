@@ -14,6 +14,9 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SERVERS = "/usr/local/sbin:/usr/sbin:/sbin"
 """Debian keeps servers where the path of a user does not look."""
 
+PACKAGES = {"mosquitto": "mosquitto", "nft": "nftables", "dnsmasq": "dnsmasq-base", "udhcpc": "udhcpc"}
+"""Of Debian, for programs that stacks and gateways start."""
+
 
 def resolve(plan: Plan) -> None:
     """Replaces the first word of every command by the program's path.
@@ -32,7 +35,7 @@ def resolve(plan: Plan) -> None:
         found = shutil.which(command, path=f"{os.environ.get('PATH', os.defpath)}:{SERVERS}")
         if found is None:
             message = f"program {command!r} of node {program['node']!r} does not exist here, or cannot be run"
-            package = "mosquitto" if command == "mosquitto" else "the package that has it"
+            package = PACKAGES.get(command, "the package that has it")
             problems.append(problem_at(plan.scenario, place, message, f"install it (sudo apt-get install {package})"))
         else:
             program["argv"] = [found, *program["argv"][1:]]

@@ -43,7 +43,11 @@ def to_yaml(scenario: Scenario) -> str:
         if text:
             lines.append(f"{key}: {flow_style(text)}")
     lines += ["network:", "  nodes:"]
-    lines += [f"    {flow_style(node.name)}: {flow_style(_node(node))}" for node in scenario.nodes]
+    lines += [
+        f"    {flow_style(node.name)}: {flow_style(_node(node, scenario))}"
+        for node in scenario.nodes
+        if node.side_of is None
+    ]
     lines += _list("  links", (_link(link) for link in scenario.links), "  ")
     lines += _list("flows", (_flow_entry(flow) for flow in scenario.flows))
     lines.append(f"stack: {flow_style(_stack(scenario.stack))}")
@@ -103,8 +107,16 @@ def flow_style(value: Any) -> str:
     return "[" + ", ".join(flow_style(item) for item in value) + "]"
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: Node, scenario: Scenario) -> dict[str, Any]:
     entry: dict[str, Any] = {"kind": node.kind}
+    if node.gateway is not None:
+        gateway, side = node.gateway, scenario.node(node.gateway.outside)
+        told = {"outside": gateway.outside, "nat": gateway.nat, "dhcp": gateway.dhcp, "dns": gateway.dns}
+        optional = {"address": side.address, "domain": gateway.domain}
+        told |= {key: value for key, value in optional.items() if value is not None}
+        entry = {"kind": "gateway", "gateway": told}
+    if node.dhcp:
+        entry["address"] = "dhcp"
     if node.kind == "switch":
         entry["delay"] = f"{format_time(node.switching_min_ns)}..{format_time(node.switching_max_ns)}"
     if node.address is not None:

@@ -56,6 +56,18 @@ class NodeFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """What a host does that joins two subnets."""
+
+    outside: str
+    """Name of the node that stands for its second interface."""
+    nat: bool = True
+    dhcp: bool = True
+    dns: bool = True
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A host, a switch or a shared segment."""
 
@@ -80,6 +92,11 @@ class Node:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of everything that runs in it."""
     files: tuple[NodeFile, ...] = ()
+    gateway: Gateway | None = None
+    side_of: str | None = None
+    """The gateway whose second interface this is: no host of its own, but a place in the network of its own."""
+    dhcp: bool = False
+    """Is its address leased by the gateway at run time? It gets the one that the plan assigns."""
     programs: tuple[Program, ...] = ()
     latitude: float | None = None
     longitude: float | None = None

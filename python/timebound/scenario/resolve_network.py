@@ -18,7 +18,7 @@ from timebound.scenario.model import (
     Node,
     Queue,
 )
-from timebound.scenario.resolve_nodes import Definition, Definitions, make_node
+from timebound.scenario.resolve_nodes import Definition, Definitions, make_node, make_side
 from timebound.scenario.resolve_traces import Traces
 from timebound.scenario.topology import read_topology
 from timebound.scenario.traces import Trace
@@ -103,6 +103,14 @@ def _add_node(net: Net, definition: Definition, defaults: shape.Defaults, contex
     node = make_node(definition, defaults, context)
     _check_interface(net, node, path, context)
     net.nodes[name] = node
+    side = make_side(node, definition)
+    if side is None:
+        return
+    if side.name in net.nodes:
+        context.key_error(path, f"duplicate node {side.name!r}", "state another name: gateway: {outside: ...}")
+        return
+    context.remember(f"nodes[{len(net.nodes)}]", path)
+    net.nodes[side.name] = side
 
 
 def _check_interface(net: Net, node: Node, path: Path, context: Context) -> None:

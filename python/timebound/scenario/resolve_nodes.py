@@ -11,19 +11,21 @@ from pathlib import Path as FilePath
 
 from timebound.scenario import shape_network as shape
 from timebound.scenario.context import Context, close_to
-from timebound.scenario.model import Node, NodeFile, Program
+from timebound.scenario.model import Gateway, Node, NodeFile, Program
 from timebound.scenario.names import MOST_NAMES, RangeError, expand
 from timebound.scenario.resolve_hardware import with_hardware
 from timebound.scenario.tree import Mapping, Path, find
 
 MOST_FILE_BYTES = 1 << 20
 """Of one file of a node; a scenario is no place for disk images."""
+LEAST_DHCP_MTU = 576
 MERGED = ("env", "files")
 """Keys whose entries are merged with those of the template; all others are replaced."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOSTNAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,61}[A-Za-z0-9_])?")
 _KERNEL = ("/proc", "/sys", "/dev")
+_HOSTS = ("host", "gateway")
 _HOST_KEYS = (
     "mtu",
     "cpu",
@@ -185,8 +187,8 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
     name, node = definition.name, definition.shape
     _check(definition, context)
     assert node.kind is not None
-    # The shape has renamed it already.
-    kind = "switch" if node.kind == "bridge" else node.kind
+    # The shape has renamed a bridge already; a gateway is a host that joins two subnets.
+    kind = "switch" if node.kind == "bridge" else "host" if node.kind == "gateway" else node.kind
     delay = (node.delay or defaults.switch.delay or (0, 0)) if kind == "switch" else (0, 0)
     if kind != "host":
         return Node(
@@ -203,7 +205,9 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
     resolved = Node(
         name=name,
         kind=kind,
-        address=node.address,
+        address=None if node.address == "dhcp" else node.address,
+        dhcp=node.address == "dhcp",
+        gateway=_gateway(definition, context),
         mtu=node.mtu or host.mtu or 1500,
         cpu_share=None if cpu is None else cpu.share,
         cpu_hz=None if cpu is None else cpu.frequency,
@@ -228,14 +232,14 @@ def _check(definition: Definition, context: Context) -> None:
             "leave engine out: the fabric forwards, with the switching delay under delay",
         )
     for key in _HOST_KEYS:
-        if getattr(node, key) and node.kind != "host":
+        if getattr(node, key) and node.kind not in _HOSTS:
             shown = key.replace("_", "-")
             context.error(
                 definition.at(context, shown),
                 f"{shown} belongs to hosts, and {name!r} is a {node.kind}",
                 f"remove {shown}",
             )
-    if node.run and node.kind != "host":
+    if node.run and node.kind not in _HOSTS:
         context.error(
             definition.at(context, "run"), f"programs run on hosts, and {name!r} is a {node.kind}", "move it to a host"
         )
@@ -243,8 +247,46 @@ def _check(definition: Definition, context: Context) -> None:
         context.error(
             definition.at(context, "delay"), f"delay belongs to switches, and {name!r} is a {node.kind}", "remove it"
         )
+    if node.address == "dhcp" and node.kind == "gateway":
+        message = "a gateway leases addresses and has none leased"
+        context.error(definition.at(context, "address"), message, "remove address, or state it")
+    if node.address == "dhcp" and (node.mtu or 1500) < LEAST_DHCP_MTU:
+        message = f"DHCP needs packets of {LEAST_DHCP_MTU} bytes (RFC 2131, section 2), and the mtu is {node.mtu}"
+        context.error(definition.at(context, "address"), message, "remove address: dhcp, or raise the mtu")
+    if node.gateway is not None and node.kind != "gateway":
+        message = f"gateway belongs to gateways, and {name!r} is a {node.kind}"
+        context.error(definition.at(context, "gateway"), message, "write kind: gateway")
     if (node.latitude is None) != (node.longitude is None):
         context.error(definition.path, "latitude and longitude go together", "state both or none")
+
+
+def _gateway(definition: Definition, context: Context) -> Gateway | None:
+    if definition.shape.kind != "gateway":
+        return None
+    told = definition.shape.gateway or shape.Gateway()
+    if told.uplink:
+        hint = "leave uplink out: the experiment stays apart from the real network"
+        context.error(definition.at(context, "gateway", "uplink"), "uplink is not available in this version", hint)
+    outside = definition.fill(told.outside) if told.outside else f"{definition.name}-out"
+    for key, text in (("outside", outside), ("domain", told.domain)):
+        if text is not None and _HOSTNAME.fullmatch(text) is None:
+            hint = "use letters, digits, '_', '.' and '-' (at most 63)"
+            context.error(definition.at(context, "gateway", key), f"{text!r} is no name", hint)
+    return Gateway(outside=outside, nat=told.nat, dhcp=told.dhcp, dns=told.dns, domain=told.domain)
+
+
+def make_side(gateway: Node, definition: Definition) -> Node | None:
+    """The node that stands for a gateway's second interface."""
+    if gateway.gateway is None:
+        return None
+    told = definition.shape.gateway
+    return Node(
+        name=gateway.gateway.outside,
+        kind="host",
+        side_of=gateway.name,
+        address=told.address if told else None,
+        mtu=gateway.mtu,
+    )
 
 
 def _hostname(definition: Definition, context: Context) -> str | None:

@@ -404,13 +404,38 @@ def _without_bridge(kind: str) -> str:
     return "switch" if kind == "bridge" else kind
 
 
+class Gateway(Shape):
+    """What a node of kind gateway does between its two interfaces. Hosts on its inside use it as default route, for names and leases."""
+
+    outside: str | None = Field(
+        default=None,
+        description="name of its second interface in links; default: its name and -out",
+        examples=["gw-out"],
+    )
+    address: str | None = Field(
+        default=None, description="address of the second interface; default: assigned", examples=["10.1.0.1"]
+    )
+    nat: bool = Field(default=True, description="does the outside see the gateway's address only?", examples=[False])
+    dhcp: bool = Field(default=True, description="does it lease addresses on the inside?", examples=[False])
+    dns: bool = Field(default=True, description="does it answer for the names of all nodes?", examples=[False])
+    domain: str | None = Field(default=None, description="domain of the names", examples=["plant.test"])
+    uplink: bool = Field(
+        default=False, description="a way to the real network; only false in this version", examples=[False]
+    )
+
+
 class Node(HostDefaults, SwitchDefaults):
     """A node. `h1: host` is short for `h1: {kind: host}`."""
 
-    kind: Annotated[Literal["host", "switch", "bridge", "segment"], AfterValidator(_without_bridge)] | None = Field(
+    kind: (
+        Annotated[Literal["host", "switch", "bridge", "segment", "gateway"], AfterValidator(_without_bridge)] | None
+    ) = Field(
         default=None,
-        description="host: an end system; switch: stores and forwards; segment: a shared half-duplex medium",
+        description="host: an end system; gateway: a host that joins two subnets; switch: stores and forwards; segment: a shared half-duplex medium",
         examples=["host"],
+    )
+    gateway: Gateway | None = Field(
+        default=None, description="what a gateway does; default: NAT, DHCP and DNS", examples=[{"nat": False}]
     )
     template: str | None = Field(
         default=None, description="of network.templates; what the node states itself wins", examples=["meter"]
@@ -428,7 +453,11 @@ class Node(HostDefaults, SwitchDefaults):
     engine: Literal["fabric", "ovs"] = Field(
         default="fabric", description="what forwards in a switch; only fabric in this version", examples=["fabric"]
     )
-    address: str | None = Field(default=None, description="IPv4 address; default: assigned", examples=["10.0.0.7"])
+    address: str | None = Field(
+        default=None,
+        description="IPv4 address; default: assigned; dhcp: leased by the gateway",
+        examples=["10.0.0.7", "dhcp"],
+    )
     run: ProgramsField = Field(default_factory=list, description="programs of a host", examples=[["iperf3", "-s"]])
     mac: str | None = Field(
         default=None,
@@ -451,7 +480,7 @@ def _node(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-NodeField = Annotated[Node, Short(_node, {"enum": ["host", "switch", "bridge", "segment"]})]
+NodeField = Annotated[Node, Short(_node, {"enum": ["host", "switch", "bridge", "segment", "gateway"]})]
 
 
 class Import(Shape):

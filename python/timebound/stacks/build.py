@@ -6,11 +6,9 @@ import ipaddress
 from collections import Counter
 
 from timebound.scenario.model import MqttStack, Scenario
-from timebound.stacks import background, hardware, mqtt, udp
+from timebound.stacks import background, gateway, hardware, mqtt, udp
+from timebound.stacks.gateway import subnets_of
 from timebound.stacks.plan import Plan, PlanError
-
-SUBNET = ipaddress.IPv4Network("10.0.0.0/16")
-"""All hosts of a run share it; it exists only inside the run's own namespaces."""
 
 
 def build_plan(scenario: Scenario) -> Plan:
@@ -25,6 +23,7 @@ def build_plan(scenario: Scenario) -> Plan:
     else:
         udp.lay(plan, scenario.stack)
     background.lay(plan)
+    gateway.lay(plan)
     taken = Counter(program.name for node in scenario.hosts for program in node.programs)
     taken.update(str(program["name"]) for program in plan.programs)
     for node in scenario.hosts:
@@ -52,21 +51,26 @@ def build_plan(scenario: Scenario) -> Plan:
 
 def assign_addresses(scenario: Scenario) -> dict[str, str]:
     """Host name -> IPv4 address: the stated one, else the next free one of the subnet."""
+    subnets = subnets_of(scenario)
     taken: dict[str, str] = {}
     for index, node in enumerate(scenario.nodes):
         if node.address is None:
             continue
-        path = f"nodes[{index}].address"
-        if ipaddress.IPv4Address(node.address) not in SUBNET:
-            raise PlanError(path, f"{node.address} lies outside {SUBNET}", f"choose an address in {SUBNET}")
+        path, subnet = f"nodes[{index}].address", subnets[node.name]
+        if ipaddress.IPv4Address(node.address) not in subnet:
+            raise PlanError(path, f"{node.address} lies outside {subnet}", f"choose an address in {subnet}")
         if node.address in taken:
             raise PlanError(path, f"{node.address} is the address of {taken[node.address]} too", "choose another one")
         taken[node.address] = node.name
-    free = (str(address) for address in SUBNET.hosts() if str(address) not in taken)
+    free = {
+        subnet: (str(address) for address in subnet.hosts() if str(address) not in taken)
+        for subnet in set(subnets.values())
+    }
     addresses: dict[str, str] = {}
     for node in scenario.hosts:
-        address = node.address or next(free, None)
+        subnet = subnets[node.name]
+        address = node.address or next(free[subnet], None)
         if address is None:
-            raise PlanError("network.nodes", f"more hosts than {SUBNET} has addresses", "use fewer hosts")
+            raise PlanError("network.nodes", f"more hosts than {subnet} has addresses", "use fewer hosts")
         addresses[node.name] = address
     return addresses

@@ -156,6 +156,8 @@ class Plan:
     udp_receivers: list[dict[str, Any]] = field(default_factory=list)
     background: list[dict[str, Any]] = field(default_factory=list)
     programs: list[dict[str, Any]] = field(default_factory=list)
+    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Host name -> parts of its `HostPlan` that follow from the network: default route, second interface."""
     files: dict[str, str] = field(default_factory=dict)
     """Files that the run folder must hold before the start (broker configurations): path in it -> content."""
     shared: set[str] = field(default_factory=set)

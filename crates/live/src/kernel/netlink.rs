@@ -227,6 +227,16 @@ impl Netlink {
         )
     }
 
+    /// The way to everywhere else.
+    pub(crate) fn add_default_route(&mut self, index: u32, gateway: Ipv4Addr) -> io::Result<()> {
+        let mut message = out_of(index, Ipv4Addr::UNSPECIFIED, 0);
+        message.header.scope = RouteScope::Universe;
+        message
+            .attributes
+            .push(RouteAttribute::Gateway(RouteAddress::Inet(gateway)));
+        self.push(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE)
+    }
+
     /// A route of a whole prefix out of one interface.
     pub(crate) fn add_route(&mut self, index: u32, destination: Ipv4Addr, prefix: u8) -> io::Result<()> {
         let message = out_of(index, destination, prefix);

@@ -27,6 +27,8 @@ use timebound_model::{Network, NodeId, NodeKind};
 const SIOCGSKNS: libc::c_ulong = 0x894c;
 /// Index of `eth0` in every node; `lo` is 1.
 const ETH0: u32 = 2;
+/// Index of the second interface of a host that has one.
+const ETH1: u32 = 3;
 /// Below this the kernel's own lower limits of segment size and path MTU (256 and 552 bytes) need a word.
 const SMALL_MTU: u32 = 600;
 /// Index of the near end of host 0.
@@ -64,6 +66,8 @@ pub(crate) struct Node {
     /// Our side of its `eth0` where that is a TAP device.
     pub(crate) device: Option<Arc<OwnedFd>>,
     namespace: OwnedFd,
+    /// Index of its interface within the namespace.
+    card: u32,
     /// Host name and files; made when something first runs in it.
     room: Mutex<Option<Arc<room::Room>>>,
 }
@@ -86,6 +90,7 @@ impl Node {
             tap: None,
             device: None,
             namespace: std::fs::File::open("/dev/null").unwrap().into(),
+            card: ETH0,
         }
     }
 
@@ -164,11 +169,14 @@ pub(crate) fn bring_up(
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| -> Result<(), Failure> {
             for (index, (host, (id, mac))) in plan.hosts.iter().zip(&identities).enumerate() {
-                let namespace = fresh_namespace(host, &mut warnings)?;
+                let (namespace, card) = match &host.side_of {
+                    Some(owner) => (shared_namespace(&list, host, owner)?, ETH1),
+                    None => (fresh_namespace(host, &mut warnings)?, ETH0),
+                };
                 // Made in the node's namespace, in which this thread is now: nothing needs to be moved.
                 let device = match back_end {
                     BackEnd::Ring => None,
-                    BackEnd::Tap => Some(Arc::new(tap::create("eth0", ETH0).map_err(|error| {
+                    BackEnd::Tap => Some(Arc::new(tap::create(card_name(card), card).map_err(|error| {
                         Failure::host(format!("cannot create the TAP device of {:?}", host.node), error)
                     })?)),
                 };
@@ -187,6 +195,7 @@ pub(crate) fn bring_up(
                     tap: None,
                     device,
                     namespace,
+                    card,
                 });
             }
             Ok(())
@@ -325,6 +334,26 @@ fn mac(host: &HostPlan) -> Option<[u8; 6]> {
     (mac[0] & 1 == 0).then_some(mac)
 }
 
+fn card_name(card: u32) -> &'static str {
+    if card == ETH1 { "eth1" } else { "eth0" }
+}
+
+/// The namespace of the host of which this is another interface; the calling thread ends up in it.
+fn shared_namespace(list: &[Node], host: &HostPlan, owner: &str) -> Result<OwnedFd, Failure> {
+    let owner = list
+        .iter()
+        .find(|node| node.name == owner && node.card == ETH0 && !node.external)
+        .ok_or_else(|| {
+            Failure::internal(
+                format!("plan: host {:?}", host.node),
+                "side_of must name an earlier host with an interface of its own",
+            )
+        })?;
+    let why = |error| Failure::host("cannot share a network namespace", error);
+    enter(owner.namespace.as_raw_fd()).map_err(why)?;
+    owner.namespace.try_clone().map_err(why)
+}
+
 /// A new network namespace; the calling thread ends up in it.
 fn fresh_namespace(host: &HostPlan, warnings: &mut BTreeSet<String>) -> Result<OwnedFd, Failure> {
     let why = |error| {
@@ -400,8 +429,8 @@ fn connect(plan: &Plan, list: &[Node]) -> io::Result<()> {
         requests.add_veth(&netlink::Veth {
             near_name: &format!("f{index}"),
             near_index: node.interface,
-            far_name: "eth0",
-            far_index: ETH0,
+            far_name: card_name(node.card),
+            far_index: node.card,
             far_namespace: node.namespace.as_raw_fd(),
             far_mac: node.mac,
             far_txqueuelen: host.txqueuelen,
@@ -435,21 +464,27 @@ fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
             }
             enter(node.namespace.as_raw_fd())?;
             let mut requests = netlink::Netlink::open()?;
-            ethtool::offloads_off(requests.fd(), "eth0")?;
+            let card = node.card;
+            ethtool::offloads_off(requests.fd(), card_name(card))?;
             if node.device.is_some() {
-                requests.set_link(ETH0, node.mac, host.mtu, host.txqueuelen)?;
+                requests.set_link(card, node.mac, host.mtu, host.txqueuelen)?;
             }
             requests.set_up(1)?;
-            requests.set_up(ETH0)?;
-            requests.add_address(ETH0, host.address, host.prefix)?;
+            requests.set_up(card)?;
+            requests.add_address(card, host.address, host.prefix)?;
             if host.mtu < SMALL_MTU {
-                requests.limit_segments(ETH0, host.address, host.prefix, host.mtu)?;
+                requests.limit_segments(card, host.address, host.prefix, host.mtu)?;
             }
-            requests.add_route(ETH0, Ipv4Addr::new(224, 0, 0, 0), 4)?;
+            if card == ETH0 {
+                requests.add_route(card, Ipv4Addr::new(224, 0, 0, 0), 4)?;
+            }
+            if let Some(gateway) = host.gateway {
+                requests.add_default_route(card, gateway)?;
+            }
             // Groups are nobody's address; whoever else a program talks to is found by ARP, answered from the model.
             for peer in peers.get(&host.address).into_iter().flatten() {
                 if let Some(mac) = macs.get(peer) {
-                    requests.add_neighbour(ETH0, *peer, *mac)?;
+                    requests.add_neighbour(card, *peer, *mac)?;
                 }
             }
             requests.flush()?;

@@ -79,6 +79,20 @@ impl Fragments {
 /// Who has which address.
 pub(crate) struct Directory {
     pub(crate) by_address: BTreeMap<Ipv4Addr, (NodeId, [u8; 6])>,
+    /// Hosts that pass on what is not for them.
+    pub(crate) by_mac: BTreeMap<[u8; 6], NodeId>,
+}
+
+impl Directory {
+    /// The host for which a frame is: the one whose address it bears, unless it is addressed to the card of another, which is to
+    /// pass it on (a gateway).
+    fn destination(&self, frame: &[u8], address: Ipv4Addr) -> Option<NodeId> {
+        let card = frame.get(..6)?;
+        match self.by_address.get(&address) {
+            Some((host, mac)) if card == mac => Some(*host),
+            other => self.by_mac.get(card).copied().or(other.map(|(host, _)| *host)),
+        }
+    }
 }
 
 impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
@@ -187,8 +201,8 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             Route::Tree(StreamId(judgement.stream))
         } else if let Some(route) = group_route(bytes) {
             route
-        } else if let Some((destination, _)) = self.directory.by_address.get(&packet.key.destination.into()) {
-            Route::Unicast(*destination)
+        } else if let Some(destination) = self.directory.destination(bytes, packet.key.destination.into()) {
+            Route::Unicast(destination)
         } else {
             self.refusals.unknown_destination += 1;
             return;
