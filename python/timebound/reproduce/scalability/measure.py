@@ -154,10 +154,11 @@ def curve(cell: Cell, samples: pl.DataFrame) -> list[dict[str, float]]:
         (time,) = key
         middle = int(time) - int(rows["length_ns"].max()) // 2  # type: ignore[arg-type]
         joined = (middle - FIRST_JOIN_NS - SETTLED_NS) // cell.join_ns + 1
-        if 1 <= joined <= cell.clients:
+        if 1 <= joined < cell.clients:
             points.append({"clients": int(joined), **means(rows)})
-            continue
-    held = samples.filter(pl.col("t_ns") - pl.col("length_ns") >= cell.all_joined_ns)
+    held = samples.filter(
+        (pl.col("t_ns") - pl.col("length_ns") >= cell.all_joined_ns) & (pl.col("t_ns") <= cell.duration_ns - EDGE_NS)
+    )
     if held.height:
         points.append({"clients": cell.clients, **means(held)})
     return points

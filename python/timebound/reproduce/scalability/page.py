@@ -31,6 +31,10 @@ CURVES: tuple[tuple[str, int, str, tuple[tuple[str, str, bool], ...], str], ...]
     ("fig-12", 2, "Scenario 2: CPU of the broker (Fig. 12)", (("broker_cpu", "", False),), "%"),
     ("fig-13", 2, "Scenario 2: traffic of the broker (Fig. 13)", (("broker_rx_bytes", "received", False), ("broker_tx_bytes", "sent", True)), "kB/s"),
 )  # fmt: skip
+TITLES = {name: title for name, _, title, _, _ in CURVES} | {
+    "fig-14": "Scenario 1: sizes of packets at the broker's link (Fig. 14)",
+    "fig-15": "Scenario 1: packets with payload at the broker's link (Fig. 15)",
+}
 FACTOR = {"%": 100.0, "kB/s": 1e-3}
 
 
@@ -120,7 +124,7 @@ def _sizes(levels: Sequence[dict[str, Any]]) -> Markup:
             shares.append(counts[name] / max(1, sum(counts.values())))
         rows.append((f"{name} B", shares))
     said = "Share of the packets at the broker's link by their size in bytes of the Ethernet frame."
-    return _groups("fig-14", "Scenario 1: sizes of packets (Fig. 14)", said, rows, [cell["qos"] for cell in levels])
+    return _groups("fig-14", TITLES["fig-14"], said, rows, [cell["qos"] for cell in levels])
 
 
 def _payload(levels: Sequence[dict[str, Any]]) -> Markup:
@@ -133,7 +137,7 @@ def _payload(levels: Sequence[dict[str, Any]]) -> Markup:
         ("bytes not message", [entry["overhead_share"] for entry in packets]),
     ]
     said = "Share of the packets at the broker's link that carry TCP payload, and what the others are; last: share of bytes."
-    return _groups("fig-15", "Scenario 1: packets with payload (Fig. 15)", said, rows, [cell["qos"] for cell in levels])
+    return _groups("fig-15", TITLES["fig-15"], said, rows, [cell["qos"] for cell in levels])
 
 
 def render(result: dict[str, Any], drawn: dict[str, Markup]) -> str:
@@ -159,13 +163,18 @@ def render(result: dict[str, Any], drawn: dict[str, Markup]) -> str:
     body = el(
         "main",
         section("statements", "Statement by statement", _statements(result["statements"])),
-        section("figures", "Figures", el("p", captions), *(el("figure", svg) for svg in drawn.values())),
+        section("figures", "Figures", el("p", captions), *(_figure(name, svg) for name, svg in drawn.items())),
         section("table-2", "CPU of the nodes (Table II)", _table_two(cells)),
         section("cells", "The cells", _cells(cells)),
     )
     return document(
         "MQTT scalability", [header, body, el("footer", el("p", "Every figure here is in reproduce.json."))]
     )
+
+
+def _figure(name: str, svg: Markup) -> Markup:
+    title = TITLES[name]
+    return join([el("h3", title), el("figure", svg)])
 
 
 def _statements(statements: Sequence[dict[str, Any]]) -> Markup:
