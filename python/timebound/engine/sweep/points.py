@@ -11,6 +11,7 @@ from typing import Any
 
 from timebound import __version__
 from timebound.engine import nodes, programs, runs
+from timebound.engine.core import Network
 from timebound.engine.progress import SILENT, Progress
 from timebound.engine.sweep.axes import Axis, product
 from timebound.scenario import Scenario, load
@@ -115,8 +116,8 @@ def _at_point(found: Problem, index: int, count: int, settings: list[dict[str, s
 def compiled(source: str, verb: str, settings: Mapping[str, str]) -> tuple[Scenario, Plan]:
     """A point's scenario and plan, as far as it can be checked without running it."""
     scenario = load(source, dict(settings))
-    runs.check(scenario)
     plan = runs.plan_of(scenario)
+    Network(plan, plan.declaration())
     if "emulate" in VERBS[verb]:
         programs.resolve(plan)
         nodes.check_nodes(scenario)
@@ -141,21 +142,27 @@ def key_of(scenario: Scenario, plan: Plan, verb: str) -> str:
 
 
 def _files(scenario: Scenario, plan: Plan) -> dict[str, str]:
-    """Digests of the files beside the scenario that commands of its nodes name."""
+    """Digests of the files that its nodes get, and of those beside the scenario that their commands name."""
+    sources = {file.source for node in scenario.nodes for file in node.files if file.source is not None}
     base = Path(scenario.file).resolve().parent if scenario.file else Path.cwd()
-    found: dict[str, str] = {}
+    found = {source: _digest(Path(source)) for source in sorted(sources) if _readable(Path(source))}
     for program in plan.programs:
         folder = base / str(program.get("folder") or "")
         for word in program["argv"][1:]:
             for path in (folder / word, base / word):
                 if not Path(word).is_absolute() and _readable(path):
-                    found[word] = hashlib.sha256(path.read_bytes()).hexdigest()
+                    found[word] = _digest(path)
     return found
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _readable(path: Path) -> bool:
     try:
-        return path.is_file() and path.stat().st_size < 64 << 20
+        return path.is_file()
     except (OSError, ValueError):
         return False
 

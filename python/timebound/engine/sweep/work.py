@@ -80,6 +80,8 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
         failure, code = f"{error} ({error.hint})", error.code
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
+    # Where it came about is no place that anybody can look at afterwards.
+    failure = None if failure is None else failure.replace(str(working), str(store.path(task["key"])))
     elapsed = time.monotonic() - started
     answer = {"index": task["index"], "exit_code": code, "verdict": verdict, "failure": failure, "elapsed_s": elapsed}
     if code == EXIT_INTERRUPTED:
