@@ -213,6 +213,8 @@ def _picture(content: Mapping[str, Any], number: int, metric: Mapping[str, Any],
     known = [p for p in items(content.get("points")) if figure(mapping(p.get("metrics")).get(name)) is not None]
     if len(steps) < 2 or len(steps) > MOST_WORDS * 10 or not known:
         return None
+    if len({figure(p["metrics"][name]) for p in known}) == 1 and len(known) > 1:
+        return None  # the same everywhere: the table says so
     by = _second(content, number, name)
     groups: dict[tuple[str, ...], dict[tuple[str, ...], list[float]]] = {}
     for point in known:

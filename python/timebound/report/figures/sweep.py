@@ -45,6 +45,9 @@ def draw(picture: Picture, width: float) -> Markup | None:
 
 def _scale(picture: Picture, start: float, end: float, room: float = 0.0) -> Scale:
     values = [value for course in picture.courses for group in course.found for value in group]
+    if min(values) == 0 < max(values):
+        # Nothing lies at zero on a logarithmic scale.
+        return Scale(0.0, max(values) / (1 - room) * 1.02, start, end)
     if min(values) >= 0:
         return value_scale(values, start, end, room=room)
     # Margins may be negative: linear, with zero in view.
