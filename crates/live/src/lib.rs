@@ -6,6 +6,7 @@ pub mod certificate;
 mod cgroups;
 mod choice;
 mod conditions;
+pub mod control;
 mod doctor;
 mod failure;
 mod hardware;
@@ -17,6 +18,7 @@ mod nodes;
 pub mod plan;
 mod plane;
 mod preflight;
+mod processes;
 pub mod programs;
 pub mod records;
 pub mod report;
@@ -35,7 +37,7 @@ pub use plane::Window;
 pub use timers::{Timers, timers};
 
 use plan::Plan;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Runs the plan in a file and returns the exit code: 0 well, 1 our failure or a plan that makes no sense, 3 the host cannot do it (or a
@@ -51,8 +53,16 @@ pub fn main(plan_path: &Path) -> i32 {
         let groups = cgroups::Cgroups::create(&prepared.plan)?.map(Arc::new);
         prepared.groups.clone_from(&groups);
         let mut keeper = hardware::Keeper::start(&prepared.plan)?;
+        let listing = control::registry::Entry::create(&prepared.plan)?;
+        let entry = listing.map(|(entry, listener)| {
+            prepared.listener = Some(listener);
+            entry
+        });
         let result = sandbox::run(rootless, |sandbox| run::inside(prepared, sandbox, keeper.as_mut()));
         let restored = keeper.is_none_or(hardware::Keeper::release);
+        if let Some(entry) = entry {
+            entry.remove();
+        }
         if let Some(groups) = groups {
             groups.remove();
         }
@@ -71,6 +81,14 @@ pub fn main(plan_path: &Path) -> i32 {
         });
         exit_code
     })
+}
+
+/// Removes what dead runs left: entries of these registries, cgroups. What is dying is waited for, up to two seconds a registry.
+pub fn sweep(registries: &[PathBuf]) {
+    registries
+        .iter()
+        .for_each(|folder| control::registry::sweep(folder));
+    cgroups::sweep_all();
 }
 
 /// Everything that can be wrong before anything exists.
@@ -95,15 +113,18 @@ fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
     let network = timebound_model::compile(&plan.network)
         .map_err(|errors| Failure::internal("plan: network", errors))?;
     let changes = conditions::changes(&plan, &network)?;
-    if !plan.lifecycle.is_empty() {
-        return Err(Failure::Host(
-            "this version cannot stop or pause nodes by schedule".to_owned(),
+    let hosts: std::collections::BTreeSet<_> = plan.hosts.iter().map(|host| &host.node).collect();
+    if let Some(event) = plan.lifecycle.iter().find(|event| !hosts.contains(&event.node)) {
+        return Err(Failure::internal(
+            "plan: lifecycle",
+            format!("no host {:?}", event.node),
         ));
     }
     hardware::check(&plan)?;
     hardware::probe(&mut plan)?;
     let programs = programs::Programs::find(&plan)?;
     Ok(run::Prepared {
+        listener: None,
         plan,
         network: Arc::new(network),
         changes,

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// What became of a program.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ProgramReport {
     pub name: String,
     pub node: String,
@@ -53,6 +53,8 @@ pub(crate) struct Program {
     killed: bool,
     /// Of its node, when it started.
     oom_kills_before: u64,
+    /// All that it ever led: one for each start.
+    pub(crate) sessions: Vec<i32>,
     pub(crate) report: ProgramReport,
 }
 
@@ -60,6 +62,10 @@ pub(crate) struct Program {
 pub(crate) struct Programs {
     pub(crate) list: Vec<Program>,
     folder: PathBuf,
+    /// Nodes where nothing starts now.
+    blocked: BTreeSet<String>,
+    /// What became of programs that were started again since.
+    earlier: Vec<(ProgramReport, Option<u64>, Option<u64>)>,
 }
 
 impl Programs {
@@ -127,12 +133,15 @@ impl Programs {
                 stopping_since: None,
                 killed: false,
                 oom_kills_before: 0,
+                sessions: Vec::new(),
                 report,
             });
         }
         Ok(Self {
             list,
             folder: plan.folder.clone(),
+            blocked: BTreeSet::new(),
+            earlier: Vec::new(),
         })
     }
 
@@ -145,7 +154,7 @@ impl Programs {
                 (Some(start), Some(time)) => start <= time,
                 (Some(_), None) => false,
             };
-            if due && program.started.is_none() {
+            if due && program.started.is_none() && !self.blocked.contains(&program.plan.node) {
                 program.start(nodes, &folder)?;
             }
         }
@@ -156,7 +165,7 @@ impl Programs {
     pub(crate) fn next_start(&self) -> Option<u64> {
         self.list
             .iter()
-            .filter(|program| program.started.is_none())
+            .filter(|program| program.started.is_none() && !self.blocked.contains(&program.plan.node))
             .filter_map(|program| program.plan.start_ns)
             .min()
     }
@@ -203,11 +212,9 @@ impl Programs {
         Ok(all)
     }
 
-    /// Takes note of everything that ended, our programs and orphans alike.
-    ///
-    /// # Errors
-    /// An essential program that ended by itself.
-    pub(crate) fn reap(&mut self, nodes: &Nodes) -> Result<Vec<(i32, i32)>, Failure> {
+    /// Takes note of everything that ended, our programs and orphans alike. The others with their status, and the failure of an
+    /// essential program that ended by itself.
+    pub(crate) fn reap(&mut self, nodes: &Nodes) -> (Vec<(i32, i32)>, Option<Failure>) {
         let mut failed = None;
         let mut others = Vec::new();
         loop {
@@ -236,7 +243,7 @@ impl Programs {
                 None => others.push((pid, status)),
             }
         }
-        failed.map_or(Ok(others), Err)
+        (others, failed)
     }
 
     /// Tells what still runs to end: SIGTERM first, SIGKILL after its grace. True once nothing runs any more.
@@ -264,15 +271,83 @@ impl Programs {
         done
     }
 
+    /// One for every start, in the order of the plan and of time.
     pub(crate) fn reports(&self, epoch: u64) -> Vec<ProgramReport> {
         let relative = |time: Option<u64>| time.map(|time| time as i64 - epoch as i64);
-        let list = self.list.iter();
-        list.map(|program| ProgramReport {
-            started_ns: relative(program.started),
-            ended_ns: relative(program.ended),
-            ..program.report.clone()
+        let mut all = Vec::with_capacity(self.list.len() + self.earlier.len());
+        for program in &self.list {
+            let earlier = self
+                .earlier
+                .iter()
+                .filter(|(report, ..)| report.name == program.report.name);
+            let last = (program.report.clone(), program.started, program.ended);
+            all.extend(
+                earlier
+                    .cloned()
+                    .chain([last])
+                    .map(|(report, started, ended)| ProgramReport {
+                        started_ns: relative(started),
+                        ended_ns: relative(ended),
+                        ..report
+                    }),
+            );
+        }
+        all
+    }
+
+    /// Nothing starts in this node from now on, and what ends in it was told to. The longest grace of its programs.
+    pub(crate) fn block(&mut self, node: &str) -> u64 {
+        self.blocked.insert(node.to_owned());
+        let now = clock::monotonic();
+        let mut grace = 0;
+        for program in self.of_node(node).filter(|program| program.is_running()) {
+            program.stopping_since.get_or_insert(now);
+            program.report.stopped = true;
+            grace = grace.max(program.plan.stop_grace_ns);
+        }
+        grace
+    }
+
+    /// The node's programs may start again, those too that have ended.
+    pub(crate) fn revive(&mut self, node: &str) {
+        self.blocked.remove(node);
+        let mut earlier = Vec::new();
+        for program in self.of_node(node).filter(|program| program.ended.is_some()) {
+            earlier.push((program.report.clone(), program.started, program.ended));
+            (program.started, program.ended, program.stopping_since) = (None, None, None);
+            (program.ready, program.killed) = (false, false);
+            program.report = ProgramReport {
+                name: program.report.name.clone(),
+                node: program.report.node.clone(),
+                log: program.report.log.clone(),
+                ..ProgramReport::default()
+            };
+        }
+        self.earlier.extend(earlier);
+    }
+
+    /// Do all programs of the node that have a port accept connections?
+    pub(crate) fn is_node_ready(&mut self, nodes: &Nodes, node: &str) -> bool {
+        self.of_node(node).all(|program| {
+            program.ready |= match program.plan.ready {
+                Some(ready) if program.is_running() => is_listening(nodes, node, ready.tcp_port),
+                _ => true,
+            };
+            program.ready
         })
-        .collect()
+    }
+
+    /// Is a program of the node still to be waited for?
+    pub(crate) fn runs_in(&self, node: &str) -> bool {
+        self.list
+            .iter()
+            .any(|program| program.plan.node == node && program.is_running())
+    }
+
+    fn of_node<'a>(&'a mut self, node: &'a str) -> impl Iterator<Item = &'a mut Program> {
+        self.list
+            .iter_mut()
+            .filter(move |program| program.plan.node == node)
     }
 }
 
@@ -291,7 +366,11 @@ impl Program {
         if let Some(parent) = log.parent() {
             std::fs::create_dir_all(parent).map_err(why)?;
         }
-        let log = File::create(log).map_err(why)?;
+        // One that starts again goes on with its log.
+        let log = File::options().append(true).create(true).open(log).map_err(why)?;
+        if self.sessions.is_empty() {
+            log.set_len(0).map_err(why)?;
+        }
         let work = plan.folder.clone().unwrap_or_else(|| folder.to_owned());
         std::fs::create_dir_all(&work).map_err(why)?;
         let prefix = nodes.prefix;
@@ -316,6 +395,7 @@ impl Program {
         let child = command.spawn().map_err(why)?;
         // Waited for by `reap`, as PID 1 waits for everybody.
         self.report.pid = Some(child.id() as i32);
+        self.sessions.push(child.id() as i32);
         self.started = Some(clock::monotonic());
         Ok(())
     }

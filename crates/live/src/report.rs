@@ -42,6 +42,8 @@ pub struct LiveReport {
     pub programs: Vec<ProgramReport>,
     /// Summary of the built-in endpoints (`timebound_endpoints::summary::Summary`); null without.
     pub endpoints: Option<serde_json::Value>,
+    /// Orders for nodes, in the order in which they were given.
+    pub lifecycle: Vec<crate::lifecycle::NodeEventReport>,
     pub warnings: Vec<String>,
 }
 

@@ -3,6 +3,7 @@
 use crate::certificate::Verdict;
 use crate::cgroups::Cgroups;
 use crate::choice::{self, Choice};
+use crate::control::{Desk, Surroundings};
 use crate::failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_OK, Failure};
 use crate::hardware::Keeper;
 use crate::kernel::clock;
@@ -19,6 +20,7 @@ use crate::stage::Stage;
 use crate::stats::NodeStatistics;
 use crate::traffic::{State, Traffic};
 use crate::{conditions, preflight};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 use timebound_model::{Network, Time};
@@ -35,6 +37,8 @@ const PREFLIGHT_PAUSE: u64 = 1_000_000_000;
 const PROGRESS: u64 = 250_000_000;
 /// How long endpoints may take beyond the end of the run.
 const ENDPOINTS_GRACE: u64 = 10_000_000_000;
+/// How long commands may take to end; what is left ends with us.
+const COMMANDS_GRACE: u64 = 4_000_000_000;
 
 /// What is checked before the sandbox exists.
 pub(crate) struct Prepared {
@@ -44,6 +48,8 @@ pub(crate) struct Prepared {
     pub(crate) programs: Programs,
     /// Limits of nodes.
     pub(crate) groups: Option<Arc<Cgroups>>,
+    /// Where the run takes orders.
+    pub(crate) listener: Option<UnixListener>,
 }
 
 /// Runs in the sandbox; returns its exit code.
@@ -82,7 +88,8 @@ struct Run {
     nodes: Nodes,
     traffic: Option<Traffic>,
     stage: Stage,
-    statistics: Option<NodeStatistics>,
+    desk: Desk,
+    statistics: NodeStatistics,
     signals: libc::sigset_t,
     input: signals::Input,
     stopping: bool,
@@ -96,7 +103,7 @@ struct Run {
 }
 
 impl Run {
-    fn open(prepared: Prepared, sandbox: &Sandbox, keeper: Option<&mut Keeper>) -> Result<Self, Failure> {
+    fn open(mut prepared: Prepared, sandbox: &Sandbox, keeper: Option<&mut Keeper>) -> Result<Self, Failure> {
         let begun = clock::monotonic();
         let signals = signals::block();
         let choice = choice::decide(&prepared.plan)?;
@@ -117,16 +124,16 @@ impl Run {
         let stage = Stage::open(plan, &prepared.network, &nodes, &choice)?;
         times.bring_up_ns = times.bring_up_ns.max(clock::monotonic() - begun);
         let statistics = match plan.statistics.node_interval_ns {
-            0 => None,
-            _ => Some(
-                NodeStatistics::create(&plan.folder, sandbox.private_proc)
-                    .map_err(|error| Failure::host("cannot write nodes.csv", error))?,
-            ),
+            0 => NodeStatistics::unwritten(),
+            _ => NodeStatistics::create(&plan.folder)
+                .map_err(|error| Failure::host("cannot write nodes.csv", error))?,
         };
         let mut warnings = sandbox.warnings.clone();
         warnings.extend(nodes.warnings.iter().cloned());
         warnings.iter().for_each(|warning| messages::warn(warning));
+        let desk = Desk::open(&prepared.plan, prepared.listener.take());
         Ok(Self {
+            desk,
             prepared,
             rootless: sandbox.rootless,
             choice,
@@ -160,7 +167,7 @@ impl Run {
     }
 
     fn check_conditions(&mut self) -> Result<(), Failure> {
-        messages::phase("preflight");
+        self.phase("preflight");
         let begun = clock::monotonic();
         let network = conditions::for_preflight(&self.prepared.network);
         let unprobed = conditions::unprobed(&self.prepared.network, &self.prepared.changes);
@@ -204,7 +211,7 @@ impl Run {
     }
 
     fn set_up(&mut self) -> Result<(), Failure> {
-        messages::phase("setup");
+        self.phase("setup");
         let begun = clock::monotonic();
         let (plan, network) = (&self.prepared.plan, &self.prepared.network);
         let fabric = conditions::measured(&conditions::unimpaired(network), plan.seed, &[]);
@@ -265,8 +272,13 @@ impl Run {
         }
         self.epoch = Some(epoch);
         self.epoch_unix = Some(epoch.saturating_add_signed(clock::realtime_offset()));
-        messages::phase("measure");
+        self.phase("measure");
         Ok(())
+    }
+
+    fn phase(&mut self, name: &'static str) {
+        self.desk.phase = name;
+        messages::phase(name);
     }
 
     /// Until the run is over.
@@ -282,6 +294,9 @@ impl Run {
                 .prepared
                 .programs
                 .next_start()
+                .into_iter()
+                .chain(self.desk.next())
+                .min()
                 .unwrap_or(u64::MAX)
                 .saturating_sub(time);
             self.tick(TICK.min(Duration::from_nanos(next_start)))?;
@@ -299,7 +314,7 @@ impl Run {
                     frames: self.stage.received(),
                 });
             }
-            if self.statistics.is_some() && time >= next_sample {
+            if interval > 0 && time >= next_sample {
                 next_sample = time - time % interval + interval;
                 self.sample(time as i64)?;
             }
@@ -314,23 +329,24 @@ impl Run {
     }
 
     fn sample(&mut self, time: i64) -> Result<(), Failure> {
-        match &mut self.statistics {
-            Some(statistics) => statistics
-                .sample(time, &self.nodes, &self.prepared.programs, self.traffic.as_ref())
-                .map_err(|error| Failure::host("cannot write nodes.csv", error)),
-            None => Ok(()),
-        }
+        self.statistics
+            .sample(time, &self.nodes, &self.prepared.programs, self.traffic.as_ref())
+            .map_err(|error| Failure::host("cannot write nodes.csv", error))
     }
 
     /// Waits a moment and takes note of whatever happened.
     fn tick(&mut self, wait: Duration) -> Result<(), Failure> {
         let stop =
             signals::wait(&self.signals, wait).is_some_and(signals::is_stop) || self.input.asks_to_stop();
-        let ended = self.prepared.programs.reap(&self.nodes);
+        let (ended, failure) = self.prepared.programs.reap(&self.nodes);
+        for (pid, status) in &ended {
+            self.desk.note_end(*pid, *status);
+        }
+        self.take_orders();
         if stop && !self.stopping {
             return Err(Failure::Interrupted);
         }
-        let ended = ended?;
+        failure.map_or(Ok(()), Err)?;
         if let Some(traffic) = &mut self.traffic {
             traffic.listen()?;
             for (pid, status) in ended {
@@ -343,14 +359,32 @@ impl Run {
         }
     }
 
+    fn take_orders(&mut self) {
+        let now = clock::monotonic();
+        let measured = self.epoch.filter(|epoch| now >= *epoch && !self.stopping);
+        self.desk.turn(Surroundings {
+            plan: &self.prepared.plan,
+            network: &self.prepared.network,
+            nodes: &self.nodes,
+            programs: &mut self.prepared.programs,
+            stage: &self.stage,
+            statistics: &mut self.statistics,
+            traffic: self.traffic.as_mut(),
+            time: measured.map(|epoch| (now - epoch) as i64),
+        });
+    }
+
     /// Ends everything, in order, and writes down what there is.
     fn finish(mut self, outcome: Result<(), Failure>) -> i32 {
-        messages::phase("stop");
+        self.phase("stop");
         let begun = clock::monotonic();
         self.stopping = true;
+        self.desk.close(&self.nodes);
         self.stop_endpoints();
         // While the network still works: connections close as they would.
-        while !self.prepared.programs.stop() {
+        while !self.prepared.programs.stop()
+            || !(self.desk.is_idle() || clock::monotonic() - begun > COMMANDS_GRACE)
+        {
             // Whatever ends badly now was told to end.
             let _ = self.tick(TICK);
         }
@@ -410,10 +444,7 @@ impl Run {
             Some(Err(error)) => (None, failure.or(Some(error))),
             None => (None, failure),
         };
-        self.times.statistics_ns = self
-            .statistics
-            .as_ref()
-            .map_or(0, |statistics| statistics.spent_ns);
+        self.times.statistics_ns = self.statistics.spent_ns;
         let about = Circumstances {
             rootless: self.rootless,
             measured: self.epoch.map(|_| plan.duration_ns),
@@ -450,6 +481,7 @@ impl Run {
                 .programs
                 .reports(self.epoch.unwrap_or_else(clock::monotonic)),
             endpoints,
+            lifecycle: self.desk.reports(),
             warnings: std::mem::take(&mut self.warnings),
         };
         (report, failure)

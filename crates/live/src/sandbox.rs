@@ -15,8 +15,6 @@ use std::time::Duration;
 pub(crate) struct Sandbox {
     /// In a user namespace of its own.
     pub(crate) rootless: bool,
-    /// `/proc` shows the sandbox's own processes.
-    pub(crate) private_proc: bool,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -62,20 +60,12 @@ fn start(rootless: bool, alive: (i32, i32), inside: impl FnOnce(&Sandbox) -> i32
     }
     close(alive.0);
     let mut warnings = Vec::new();
-    let private_proc = match mount_proc() {
-        Ok(()) => true,
-        Err(error) => {
-            warnings.push(format!(
-                "cannot mount /proc in the sandbox ({error}): no CPU and memory figures of nodes"
-            ));
-            false
-        }
-    };
-    inside(&Sandbox {
-        rootless,
-        private_proc,
-        warnings,
-    })
+    if let Err(error) = mount_proc() {
+        warnings.push(format!(
+            "cannot mount /proc in the sandbox ({error}): no CPU and memory figures of nodes, and no node can be stopped or paused"
+        ));
+    }
+    inside(&Sandbox { rootless, warnings })
 }
 
 fn die_with_parent() -> Result<(), Failure> {

@@ -17,10 +17,14 @@ pub(crate) fn block() -> libc::sigset_t {
     }
 }
 
-/// Lets all signals through again: a program must not inherit our mask.
+/// Lets all signals through again, with their default actions: a program must not inherit our mask, nor that whoever started
+/// us (a shell script, in the background) ignores SIGINT. Only system calls, so it may be called between fork and exec.
 pub(crate) fn unblock() {
-    // SAFETY: as in `block`.
+    // SAFETY: as in `block`; SIG_DFL is a valid action of every signal (the kernel refuses SIGKILL and SIGSTOP).
     unsafe {
+        for signal in 1..=31 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());

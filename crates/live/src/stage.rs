@@ -8,7 +8,7 @@ use crate::nodes::Nodes;
 use crate::plan::Plan;
 use crate::plane::{
     Attachments, Buffers, Command, Departures, Directory, Flows, Handover, Inlet, Inline, Judged, Outlet,
-    Plane, PlaneReport, Setup, Shared, Tap, spread,
+    Plane, PlaneReport, Setup, Shared, Standing, Tap, spread,
 };
 use crate::writer::{ProbeLog, Progress, QUEUE, Writer};
 use std::collections::BTreeMap;
@@ -17,10 +17,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use timebound_model::{Network, NodeId};
 
 /// Frame buffers from the start; more are made when a load needs them.
 const BUFFERS: usize = 8192;
+
+/// The data plane looks at its orders at least this often.
+const ANSWER: Duration = Duration::from_millis(200);
 
 pub(crate) struct Stage {
     commands: Option<Sender<Command>>,
@@ -53,7 +57,7 @@ impl Stage {
             Arc::clone(&progress),
         )
         .map_err(|error| Failure::host(format!("cannot write {}", plan.folder.display()), error))?;
-        let shared = Arc::new(Shared::new().map_err(why)?);
+        let shared = Arc::new(Shared::new(network.nodes.len()).map_err(why)?);
         let (commands, received) = channel();
         let parts = Parts {
             plan,
@@ -85,6 +89,18 @@ impl Stage {
     /// Frames taken in so far.
     pub(crate) fn received(&self) -> u64 {
         self.shared.received.load(Ordering::Relaxed)
+    }
+
+    /// From now on frames to this node end at its interface, or reach it again.
+    pub(crate) fn set_stopped(&self, node: NodeId, stopped: bool) {
+        self.shared.stopped[node.index()].store(stopped, Ordering::Relaxed);
+    }
+
+    /// How things stand; `None` if the data plane does not say so soon.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        let (to, from) = channel();
+        self.send(Command::Tell(to));
+        from.recv_timeout(ANSWER).ok()
     }
 
     /// Frames under way in the model.
@@ -220,7 +236,7 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
     for node in list {
         attachments.attach(node.id, node.interface);
     }
-    let outlet = Outlet::<O, CAPTURE>::new(
+    let mut outlet = Outlet::<O, CAPTURE>::new(
         Buffers::new(inlet.frame_capacity(), BUFFERS),
         handover,
         attachments,
@@ -232,6 +248,7 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
         },
         parts.plan.record_ingress,
     );
+    outlet.stopped = Arc::clone(&parts.shared.stopped);
     let plane = Plane::new(Setup {
         inlet,
         outlet,

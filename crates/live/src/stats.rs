@@ -15,6 +15,7 @@
 
 use crate::kernel::clock;
 use crate::nodes::Nodes;
+use crate::processes;
 use crate::programs::Programs;
 use crate::traffic::Traffic as Endpoints;
 use std::collections::BTreeMap;
@@ -28,24 +29,24 @@ pub const NODE_COLUMNS: &str = "t_ns,node,cpu_ns,rss_bytes,tx_bytes,tx_frames,rx
 /// Endpoint processes whose memory is looked up with one sample: each lookup walks the page tables of one (about 0.1 ms).
 const MEMORY_AT_ONCE: usize = 16;
 
-/// One process, as `/proc/PID/stat` tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Process {
-    session: i32,
-    ticks: u64,
-    resident_pages: u64,
-}
-
 /// What a process used.
 #[derive(Debug, Clone, Copy, Default)]
-struct Used {
+pub(crate) struct Used {
     /// Kept after its end.
-    cpu_ns: u64,
-    memory_bytes: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) memory_bytes: u64,
+}
+
+/// What a node used and carried so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Figures {
+    pub(crate) used: Used,
+    pub(crate) traffic: Traffic,
 }
 
 pub(crate) struct NodeStatistics {
-    file: BufWriter<File>,
+    /// Null where nothing is written, and figures are only taken.
+    file: Option<BufWriter<File>>,
     /// Processes of programs and their children, by process id: session and CPU time, kept after their end.
     seen: BTreeMap<i32, (i32, u64)>,
     endpoints: BTreeMap<i32, Used>,
@@ -57,18 +58,26 @@ pub(crate) struct NodeStatistics {
 }
 
 impl NodeStatistics {
-    /// Creates the file; `processes` where `/proc` shows our own.
-    pub(crate) fn create(folder: &Path, processes: bool) -> io::Result<Self> {
+    /// Creates the file.
+    pub(crate) fn create(folder: &Path) -> io::Result<Self> {
         let mut file = BufWriter::new(File::create(folder.join("nodes.csv"))?);
         writeln!(file, "{NODE_COLUMNS}")?;
         Ok(Self {
-            file,
+            file: Some(file),
+            ..Self::unwritten()
+        })
+    }
+
+    /// Takes figures and writes none.
+    pub(crate) fn unwritten() -> Self {
+        Self {
+            file: None,
             seen: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             next_memory: 0,
-            processes,
+            processes: processes::is_ours(),
             spent_ns: 0,
-        })
+        }
     }
 
     /// CPU time and memory of the built-in endpoints, node by node.
@@ -105,11 +114,45 @@ impl NodeStatistics {
         endpoints: Option<&Endpoints>,
     ) -> io::Result<()> {
         let begun = clock::monotonic();
+        let figures = self.figures(nodes, programs, endpoints);
+        if let Some(file) = &mut self.file {
+            for (node, figures) in nodes.list.iter().zip(&figures) {
+                let (used, t) = (figures.used, figures.traffic);
+                let counts = nodes.counts(&node.name).unwrap_or_default();
+                let cell = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
+                writeln!(
+                    file,
+                    "{time},{},{},{},{},{},{},{},{},{},{}",
+                    node.name,
+                    used.cpu_ns,
+                    used.memory_bytes,
+                    t.sent_bytes,
+                    t.sent_frames,
+                    t.received_bytes,
+                    t.received_frames,
+                    t.dropped,
+                    cell(counts.throttled_ns),
+                    cell(counts.memory_peak_bytes)
+                )?;
+            }
+            file.flush()?;
+        }
+        self.spent_ns += clock::monotonic() - begun;
+        Ok(())
+    }
+
+    /// The figures of each node, in their order.
+    pub(crate) fn figures(
+        &mut self,
+        nodes: &Nodes,
+        programs: &Programs,
+        endpoints: Option<&Endpoints>,
+    ) -> Vec<Figures> {
         let mut usage = self.endpoints(endpoints);
         let alive = if self.processes && !programs.list.is_empty() {
-            processes(|pid| self.endpoints.contains_key(&pid))
+            processes::but(|pid| self.endpoints.contains_key(&pid))
         } else {
-            BTreeMap::new()
+            Vec::new()
         };
         // SAFETY: takes an integer; both exist on every Linux.
         let (tick, page) = unsafe {
@@ -118,44 +161,37 @@ impl NodeStatistics {
                 libc::sysconf(libc::_SC_PAGESIZE) as u64,
             )
         };
-        for (pid, process) in &alive {
-            let cpu_ns = cpu_time(*pid).unwrap_or(process.ticks * tick);
-            self.seen.insert(*pid, (process.session, cpu_ns));
+        for process in &alive {
+            let cpu_ns = cpu_time(process.pid).unwrap_or(process.ticks * tick);
+            self.seen.insert(process.pid, (process.session, cpu_ns));
         }
+        // A program that was started again has led several sessions.
+        let mut owners: BTreeMap<i32, &str> = BTreeMap::new();
         for program in &programs.list {
-            let Some(session) = program.report.pid else {
-                continue;
-            };
-            let used = usage.entry(&program.plan.node).or_default();
-            let seen = self.seen.values().filter(|(of, _)| *of == session);
-            used.cpu_ns += seen.map(|(_, cpu_ns)| cpu_ns).sum::<u64>();
-            let resident = alive.values().filter(|process| process.session == session);
-            used.memory_bytes += resident.map(|process| process.resident_pages * page).sum::<u64>();
+            owners.extend(
+                program
+                    .sessions
+                    .iter()
+                    .map(|session| (*session, program.plan.node.as_str())),
+            );
+        }
+        for (session, cpu_ns) in self.seen.values() {
+            if let Some(node) = owners.get(session) {
+                usage.entry(node).or_default().cpu_ns += cpu_ns;
+            }
+        }
+        for process in &alive {
+            if let Some(node) = owners.get(&process.session) {
+                usage.entry(node).or_default().memory_bytes += process.resident_pages * page;
+            }
         }
         let traffic = interfaces(&std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default());
-        for (index, node) in nodes.list.iter().enumerate() {
-            let used = usage.get(node.name.as_str()).copied().unwrap_or_default();
-            let t = traffic.get(&index).copied().unwrap_or_default();
-            let counts = nodes.counts(&node.name).unwrap_or_default();
-            let cell = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
-            writeln!(
-                self.file,
-                "{time},{},{},{},{},{},{},{},{},{},{}",
-                node.name,
-                used.cpu_ns,
-                used.memory_bytes,
-                t.sent_bytes,
-                t.sent_frames,
-                t.received_bytes,
-                t.received_frames,
-                t.dropped,
-                cell(counts.throttled_ns),
-                cell(counts.memory_peak_bytes)
-            )?;
-        }
-        self.file.flush()?;
-        self.spent_ns += clock::monotonic() - begun;
-        Ok(())
+        let list = nodes.list.iter().enumerate();
+        list.map(|(index, node)| Figures {
+            used: usage.get(node.name.as_str()).copied().unwrap_or_default(),
+            traffic: traffic.get(&index).copied().unwrap_or_default(),
+        })
+        .collect()
     }
 }
 
@@ -183,12 +219,12 @@ fn private_bytes(pid: i32) -> Option<u64> {
 
 /// What the node sent and received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Traffic {
-    sent_bytes: u64,
-    sent_frames: u64,
-    received_bytes: u64,
-    received_frames: u64,
-    dropped: u64,
+pub(crate) struct Traffic {
+    pub(crate) sent_bytes: u64,
+    pub(crate) sent_frames: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) received_frames: u64,
+    pub(crate) dropped: u64,
 }
 
 /// `/proc/net/dev` of the fabric's namespace by host; seen from the near end, so what it received the node has sent.
@@ -223,35 +259,6 @@ fn interfaces(text: &str) -> BTreeMap<usize, Traffic> {
     found
 }
 
-/// All processes but those that are known otherwise.
-fn processes(is_known: impl Fn(i32) -> bool) -> BTreeMap<i32, Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return BTreeMap::new();
-    };
-    entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            if is_known(pid) {
-                return None;
-            }
-            let text = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            Some((pid, process(&text)?))
-        })
-        .collect()
-}
-
-/// proc_pid_stat(5): fields 6, 14, 15 and 24; the name (2) may hold anything, so count from its closing parenthesis.
-fn process(text: &str) -> Option<Process> {
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    Some(Process {
-        session: fields.get(3)?.parse().ok()?,
-        ticks: number(11)? + number(12)?,
-        resident_pages: number(21)?,
-    })
-}
-
 /// Jiffies of all CPUs together: (stolen, all).
 pub(crate) fn cpu_times() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -279,20 +286,6 @@ mod tests {
         // Above the greatest process id that Linux gives (PID_MAX_LIMIT).
         assert_eq!(cpu_time(5_000_000), None);
         assert!(private_bytes(own).is_some_and(|bytes| bytes > 4096));
-    }
-
-    #[test]
-    fn a_process_with_a_nasty_name_is_read() {
-        let text = "17 (a) b) c) S 1 17 17 0 -1 4194560 100 0 0 0 12 30 0 0 20 0 1 0 5000 1000000 250 18446744073709551615";
-        assert_eq!(
-            process(text),
-            Some(Process {
-                session: 17,
-                ticks: 42,
-                resident_pages: 250
-            })
-        );
-        assert_eq!(process("17 (cut"), None);
     }
 
     #[test]

@@ -11,5 +11,5 @@ mod _core {
     #[pymodule_export]
     use crate::network::Network;
     #[pymodule_export]
-    use crate::processes::{broker, doctor, sandbox, timers};
+    use crate::processes::{broker, doctor, node_transitions, sandbox, sweep, timers};
 }

@@ -33,3 +33,15 @@ pub(crate) fn timers(py: Python<'_>, seconds: f64) -> PyResult<String> {
 pub(crate) fn doctor() -> PyResult<String> {
     serde_json::to_string(&timebound_live::doctor()).map_err(invalid)
 }
+
+/// Removes what dead runs left in these registry folders, and their cgroups.
+#[pyfunction]
+pub(crate) fn sweep(py: Python<'_>, registries: Vec<PathBuf>) {
+    py.detach(|| timebound_live::sweep(&registries));
+}
+
+/// The table of a node's states and orders, as JSON: `[[from, order, to], ..]`.
+#[pyfunction]
+pub(crate) fn node_transitions() -> PyResult<String> {
+    serde_json::to_string(&timebound_live::lifecycle::TRANSITIONS).map_err(invalid)
+}

@@ -13,18 +13,26 @@ from timebound.cli import (
     compare,
     doctor,
     emulate,
+    node,
     packets,
     predict,
+    ps,
     report,
     reproduce,
     run,
     scenarios,
+    shell,
     show,
     simulate,
     sweep,
+    top,
+    up,
     validate,
 )
+from timebound.cli import exec as exec_
 from timebound.cli.common import EXIT_INPUT, EXIT_INTERRUPTED, stderr
+from timebound.engine import registry
+from timebound.engine.control import ControlError
 from timebound.engine.folder import FolderError
 from timebound.scenario.problems import ScenarioError
 
@@ -38,6 +46,8 @@ side by side in one report.
     timebound scenarios              # what else is built in
     timebound predict plant.yaml     # bounds only, at once
     timebound run plant.yaml --set flows.alpha.period="10 ms"
+    timebound up hello               # the network alone, to try things in it
+    timebound exec hello 'h[1-2]' -- ip address
 
 Exit codes: 0 all well, 1 a requirement is not met, 2 the input is wrong, 3 the host cannot do it, 4 the run was disturbed.
 """
@@ -59,12 +69,16 @@ for verb in (
     doctor,
 ):
     verb.register(app)
+for verb in (up, ps, exec_, shell, node, top):
+    verb.register(app)
 app.register_install_completion_command()
 
 
 def execute(arguments: list[str]) -> int:
     """Runs one command line; returns the exit code."""
-    as_json = "--json" in arguments
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json = "--json" in ours
+    registry.sweep()
     try:
         result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         return result if isinstance(result, int) else 0
@@ -78,6 +92,10 @@ def execute(arguments: list[str]) -> int:
         ]
         _complain(as_json, "scenario", problems, error.render())
         return EXIT_INPUT
+    except ControlError as error:
+        text = f"error: {error}" + (f"\n  = hint: {error.hint}" if error.hint else "")
+        _complain(as_json, "control", [{"message": str(error), "hint": error.hint}], text)
+        return error.code
     except FolderError as error:
         _complain(
             as_json, "folder", [{"message": str(error), "hint": error.hint}], f"error: {error}\n  = hint: {error.hint}"

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from timebound.scenario import load
 from timebound.scenario.builtin import find
 from timebound.scenario.model import Scenario
-from timebound.scenario.problems import Problem, ScenarioError
+from timebound.scenario.problems import Problem, ScenarioError, plain
 
 EXIT_INPUT, EXIT_INTERRUPTED = 2, 130
 
@@ -38,7 +38,7 @@ Output = Annotated[
 
 def stderr(text: str) -> None:
     """Messages go to standard error; standard output belongs to results."""
-    print(text, file=sys.stderr)
+    print(plain(text), file=sys.stderr)
 
 
 def open_scenario(name: str, settings: tuple[str, ...]) -> Scenario:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from timebound.engine import registry
+from timebound.engine.control import ControlError
 from timebound.engine.nodes import host_plan
 from timebound.engine.predict import Prediction
 from timebound.scenario.model import Event, MqttStack, Scenario
@@ -102,6 +104,7 @@ def emulation_plan(
         "data_plane": run.data_plane.plan(),
         "record_ingress": record_ingress,
         "force_rootless": rootless,
+        "control": _listing(scenario),
         "lifecycle": [{"at_ns": e.at_ns, "node": e.node, "order": e.order} for e in scenario.node_events],
         "log_limit_bytes": run.log_limit_bytes,
     }
@@ -115,6 +118,16 @@ def endpoint_processes(scenario: Scenario) -> str:
         return stated
     limited = any(host.cpu_share is not None or host.memory_bytes is not None for host in scenario.hosts)
     return "per-node" if limited or scenario.node_events else "shared"
+
+
+def _listing(scenario: Scenario) -> dict[str, Any] | None:
+    """Where the run lists itself; None where that cannot be, which is no reason not to run."""
+    try:
+        folder = registry.own()
+    except ControlError:
+        return None
+    file = str(Path(scenario.file).resolve()) if scenario.file else None
+    return {"registry": str(folder), "scenario": scenario.name, "file": file}
 
 
 def _changes(prediction: Prediction, event: Event) -> Iterator[dict[str, Any]]:
@@ -180,9 +193,9 @@ def execute(plan: dict[str, Any], folder: Path, report: Report) -> Emulation:
     result = Emulation(status=1)
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
-    with (logs / "sandbox.log").open("w", encoding="utf-8") as log, _sandbox(plan_file, log.fileno()) as process:
+    with (logs / "sandbox.log").open("w", encoding="utf-8") as log, sandbox_process(plan_file, log.fileno()) as process:
         stopping = 0
-        lines = _lines(process)
+        lines = event_lines(process)
         while True:
             try:
                 event = next(lines, None)
@@ -195,8 +208,8 @@ def execute(plan: dict[str, Any], folder: Path, report: Report) -> Emulation:
                 report(event)
             except KeyboardInterrupt:
                 stopping += 1
-                _stop(process, at_once=stopping > 1)
-                lines = _lines(process)
+                stop_process(process, at_once=stopping > 1)
+                lines = event_lines(process)
         result.status = process.wait()
         if result.status < 0:
             result.failure = result.failure or f"the sandbox was ended by signal {-result.status}"
@@ -207,7 +220,7 @@ def execute(plan: dict[str, Any], folder: Path, report: Report) -> Emulation:
 
 
 @contextmanager
-def _sandbox(plan_file: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
+def sandbox_process(plan_file: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
     # A session of its own: Ctrl-C reaches us alone, and we tell the sandbox in words.
     process = subprocess.Popen(
         [sys.executable, "-m", RUNNER, str(plan_file)],
@@ -227,7 +240,7 @@ def _sandbox(plan_file: Path, log: int) -> Iterator[subprocess.Popen[bytes]]:
                 stream.close()
 
 
-def _stop(process: subprocess.Popen[bytes], *, at_once: bool) -> None:
+def stop_process(process: subprocess.Popen[bytes], *, at_once: bool) -> None:
     if at_once:
         process.kill()
         return
@@ -239,7 +252,7 @@ def _stop(process: subprocess.Popen[bytes], *, at_once: bool) -> None:
         process.kill()
 
 
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+def event_lines(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
     """The events that the sandbox writes, one JSON object per line; anything else is passed over."""
     assert process.stdout is not None
     descriptor = process.stdout.fileno()

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,6 +83,14 @@ def release(folder: Path) -> None:
 
 _LOCKS: dict[Path, IO[str]] = {}
 """Open files hold their locks. A folder that this process uses again is held already."""
+
+
+def discard(folder: Path) -> None:
+    """Removes a temporary run folder and lets go of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lock = _LOCKS.pop(folder.resolve(), None)
+    if lock is not None:
+        lock.close()
 
 
 def _empty(folder: Path) -> None:

@@ -9,6 +9,7 @@ from timebound.scenario import shape
 from timebound.scenario.context import Context, close_to
 from timebound.scenario.fields import to_key
 from timebound.scenario.model import NodeEvent, NodeOrder
+from timebound.scenario.names import split_names
 from timebound.scenario.resolve_network import Net
 from timebound.scenario.tree import Path
 
@@ -82,7 +83,7 @@ def _hosts(target: str, net: Net, path: Path, context: Context) -> list[str]:
         context.key_error(path, f"{target!r} names no node", "write node h1, or node h[1-3]")
         return []
     found: list[str] = []
-    for part in _parts(written):
+    for part in split_names(written):
         for name in context.expand(part, path, key=True):
             node = net.nodes.get(name)
             if node is None:
@@ -93,15 +94,3 @@ def _hosts(target: str, net: Net, path: Path, context: Context) -> list[str]:
             else:
                 found.append(name)
     return found
-
-
-def _parts(text: str) -> list[str]:
-    """Names and ranges between commas or blanks outside brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character == "[") - (character == "]")
-        if character in ", " and depth <= 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part for part in parts if part]

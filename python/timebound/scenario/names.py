@@ -50,6 +50,18 @@ def expand(text: str) -> list[str]:
     return names
 
 
+def split_names(text: str) -> list[str]:
+    """Names and ranges between commas or blanks outside brackets: `h[1,3], s1` are two."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character in ", " and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part for part in parts if part]
+
+
 def is_flow_name(text: str) -> bool:
     """May a flow be called so (`alpha`, `plant/alpha`, also the name of an instance: `alpha[3]`)?"""
     return _FLOW.fullmatch(text) is not None

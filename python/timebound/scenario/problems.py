@@ -62,6 +62,15 @@ class Problem:
         return "\n".join(lines)
 
 
+def plain(text: str) -> str:
+    """Text for a terminal: control characters, which a file or a name may hold, are shown and not obeyed."""
+    keep = "\n\t\u00a0"
+    return "".join(
+        character if character.isprintable() or character in keep else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
 _WIDTH = 140
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from timebound.scenario.fields import Duration, NodeNames, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
 from timebound.scenario.shape_network import DisconnectionsField, JitterField, LossField, Network, Profile
@@ -283,10 +283,19 @@ def _flows(value: Any) -> Any:
     return [{"name": name, **flow} if isinstance(flow, dict) else flow for name, flow in value.items()]
 
 
+def _printable(value: str) -> str:
+    """Names are printed on terminals, where control characters are orders."""
+    if not value.isprintable():
+        raise fail(f"{value!r} has characters that cannot be printed", "use letters, digits and punctuation")
+    return value
+
+
 class ScenarioShape(Shape):
     """A scenario file."""
 
-    name: str = Field(min_length=1, max_length=100, description="name of the scenario", examples=["edge-networks"])
+    name: Annotated[str, AfterValidator(_printable)] = Field(
+        min_length=1, max_length=100, description="name of the scenario", examples=["edge-networks"]
+    )
     description: str = Field(default="", description="what it is about", examples=["Three cells and their brokers"])
     reading: str = Field(
         default="", description="which reading of a published experiment this is", examples=["topics-of-a"]

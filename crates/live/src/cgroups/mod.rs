@@ -35,7 +35,7 @@ impl Cgroups {
     /// Reservations of more CPUs than there are, and limits that cannot be set.
     pub(crate) fn create(plan: &Plan) -> Result<Option<Self>, Failure> {
         let trees = Trees::at(Path::new(ROOT));
-        trees.list().into_iter().for_each(sweep);
+        sweep_all();
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let nodes = limits(plan, cpus as f64)?;
         if nodes.is_empty() {
@@ -164,6 +164,12 @@ fn limits(plan: &Plan, cpus: f64) -> Result<BTreeMap<String, Limits>, Failure> {
     Ok(all.filter(|(_, limits)| *limits != Limits::default()).collect())
 }
 
+/// Removes the folders of all runs whose owner is gone.
+pub(crate) fn sweep_all() {
+    let trees = Trees::at(Path::new(ROOT));
+    trees.list().into_iter().for_each(sweep);
+}
+
 /// Removes the folders of runs whose owner is gone.
 fn sweep(tree: &Path) {
     let Ok(entries) = std::fs::read_dir(tree) else {
@@ -187,7 +193,7 @@ fn owner(name: &str) -> Option<(u32, u64)> {
 }
 
 /// When a process started, in clock ticks since boot (proc_pid_stat(5), field 22).
-fn start_time(pid: u32) -> Option<u64> {
+pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(')')?
         .1

@@ -164,6 +164,14 @@ impl Netlink {
         self.push(RouteNetlinkMessage::SetLink(message), 0)
     }
 
+    /// The kernel forgets the interface's routes and neighbours with it, but not its addresses.
+    pub(crate) fn set_down(&mut self, index: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.change_mask = LinkFlags::Up;
+        self.push(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
     pub(crate) fn add_address(&mut self, index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
         let host_bits = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
         let mut message = AddressMessage::default();

@@ -119,6 +119,12 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    /// Position of the node of this name.
+    #[must_use]
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
     /// The node of this name.
     #[must_use]
     pub(crate) fn get(&self, name: &str) -> Option<&Node> {
@@ -450,13 +456,61 @@ fn peers(plan: &Plan) -> BTreeMap<Ipv4Addr, BTreeSet<Ipv4Addr>> {
     peers
 }
 
-fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
-    let peers = peers(plan);
-    let macs: BTreeMap<Ipv4Addr, [u8; 6]> = list
-        .iter()
+/// What the kernel forgets when an interface goes down: everything but its addresses.
+fn bring_interface_up(
+    requests: &mut netlink::Netlink,
+    card: u32,
+    host: &HostPlan,
+    peers: &BTreeMap<Ipv4Addr, BTreeSet<Ipv4Addr>>,
+    macs: &BTreeMap<Ipv4Addr, [u8; 6]>,
+) -> io::Result<()> {
+    requests.set_up(card)?;
+    if host.mtu < SMALL_MTU {
+        requests.limit_segments(card, host.address, host.prefix, host.mtu)?;
+    }
+    if card == ETH0 {
+        requests.add_route(card, Ipv4Addr::new(224, 0, 0, 0), 4)?;
+    }
+    if let Some(gateway) = host.gateway {
+        requests.add_default_route(card, gateway)?;
+    }
+    // Groups are nobody's address; whoever else a program talks to is found by ARP, answered from the model.
+    for peer in peers.get(&host.address).into_iter().flatten() {
+        if let Some(mac) = macs.get(peer) {
+            requests.add_neighbour(card, *peer, *mac)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the interface of a node down, or brings it up again as it was.
+///
+/// # Errors
+/// A refusal of the kernel.
+pub(crate) fn power(plan: &Plan, nodes: &Nodes, index: usize, up: bool) -> io::Result<()> {
+    let (node, host) = (&nodes.list[index], &plan.hosts[index]);
+    let (peers, macs) = (peers(plan), macs(plan, &nodes.list));
+    within(node.namespace(), move || {
+        let mut requests = netlink::Netlink::open()?;
+        if up {
+            bring_interface_up(&mut requests, node.card, host, &peers, &macs)?;
+        } else {
+            requests.set_down(node.card)?;
+        }
+        requests.flush()
+    })
+}
+
+fn macs(plan: &Plan, list: &[Node]) -> BTreeMap<Ipv4Addr, [u8; 6]> {
+    list.iter()
         .zip(&plan.hosts)
         .map(|(node, host)| (host.address, node.mac))
-        .collect();
+        .collect()
+}
+
+fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
+    let peers = peers(plan);
+    let macs = macs(plan, list);
     let work = || -> io::Result<()> {
         for (node, host) in list.iter().zip(&plan.hosts) {
             if node.external {
@@ -470,23 +524,8 @@ fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
                 requests.set_link(card, node.mac, host.mtu, host.txqueuelen)?;
             }
             requests.set_up(1)?;
-            requests.set_up(card)?;
             requests.add_address(card, host.address, host.prefix)?;
-            if host.mtu < SMALL_MTU {
-                requests.limit_segments(card, host.address, host.prefix, host.mtu)?;
-            }
-            if card == ETH0 {
-                requests.add_route(card, Ipv4Addr::new(224, 0, 0, 0), 4)?;
-            }
-            if let Some(gateway) = host.gateway {
-                requests.add_default_route(card, gateway)?;
-            }
-            // Groups are nobody's address; whoever else a program talks to is found by ARP, answered from the model.
-            for peer in peers.get(&host.address).into_iter().flatten() {
-                if let Some(mac) = macs.get(peer) {
-                    requests.add_neighbour(card, *peer, *mac)?;
-                }
-            }
+            bring_interface_up(&mut requests, card, host, &peers, &macs)?;
             requests.flush()?;
         }
         Ok(())

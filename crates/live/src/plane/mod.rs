@@ -33,4 +33,4 @@ pub(crate) use receive::{Directory, Refusals};
 pub(crate) use tap::{Tap, tap_header};
 pub(crate) use wire::Stamps;
 pub(crate) use wire::{Departures, Handover, Inlet, Inline, Received};
-pub(crate) use work::{Command, Plane, PlaneReport, Setup, Shared};
+pub(crate) use work::{Command, Plane, PlaneReport, Setup, Shared, Standing};

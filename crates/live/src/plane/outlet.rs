@@ -10,6 +10,8 @@ use crate::kernel::clock;
 use crate::records::{self, DeliveryRecord, FrameRecord, SEQUENCED};
 use crate::writer::Item;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use timebound_fabric::{DropReason, Frame, NO_LEAF, NO_STREAM, Sink};
 use timebound_model::{NodeId, PortId, Time};
 
@@ -47,6 +49,8 @@ pub(crate) struct Outlet<O, const CAPTURE: bool> {
     /// Frames handed over, copies counted one by one.
     pub(crate) handed: u64,
     pub(crate) attachments: Attachments,
+    /// By node: the network carries frames to it, and nobody takes them.
+    pub(crate) stopped: Arc<[AtomicBool]>,
     pub(crate) sender: O,
     /// By way, in the order of pushes.
     batches: Vec<VecDeque<Handed>>,
@@ -74,6 +78,7 @@ impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
             detailed,
             handed: 0,
             attachments,
+            stopped: Arc::new([]),
             batches: (0..sender.ways())
                 .map(|_| VecDeque::with_capacity(UNDER_WAY))
                 .collect(),
@@ -247,6 +252,13 @@ impl<O: Handover, const CAPTURE: bool> Sink for Outlet<O, CAPTURE> {
             lane: Some(self.lane),
             origin: self.origin,
         };
+        let is_stopped = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if self.stopped.get(host.index()).is_some_and(is_stopped) {
+            // The network has done its part.
+            self.note(self.lane, handed, clock::monotonic());
+            self.buffers.release(frame.handle);
+            return;
+        }
         let Some(interface) = self.attachments.interface(host) else {
             // Its interface is gone: nobody is there to take it.
             self.refused += 1;

@@ -15,8 +15,8 @@ use crate::writer::{Item, PortSample};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use timebound_fabric::PortCounters;
 use timebound_model::{Class, NodeId, PortId, Time};
 
@@ -36,6 +36,8 @@ const PRIORITY: i32 = 60;
 pub(crate) enum Command {
     /// New frames go here from its origin on.
     Open(Lane),
+    /// Tell how things stand. What this costs (microseconds per hundred ports) is paid only while somebody looks.
+    Tell(Sender<Standing>),
     /// Stop and report.
     Finish,
 }
@@ -46,14 +48,17 @@ pub(crate) struct Shared {
     pub(crate) received: AtomicU64,
     /// Frames under way in all lanes.
     pub(crate) inside: AtomicU64,
+    /// Which nodes of the network are stopped.
+    pub(crate) stopped: Arc<[AtomicBool]>,
     pub(crate) bell: Arc<Doorbell>,
 }
 
 impl Shared {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(nodes: usize) -> io::Result<Self> {
         Ok(Self {
             received: AtomicU64::new(0),
             inside: AtomicU64::new(0),
+            stopped: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
             bell: Arc::new(Doorbell::new()?),
         })
     }
@@ -131,6 +136,25 @@ pub(crate) struct PlaneReport {
     pub(crate) stamps: Stamps,
 }
 
+/// How things stand while it runs.
+pub(crate) struct Standing {
+    /// Of the measured fabric, by port; none before time zero.
+    pub(crate) counters: Vec<PortCounters>,
+    /// Frames handed over.
+    pub(crate) frames: u64,
+    /// Lateness of departures at the median, the 99th percentile and the most, ns.
+    pub(crate) lateness: [u64; 3],
+    pub(crate) ring_lost: u64,
+    pub(crate) refused: u64,
+}
+
+fn counters(lane: &Lane) -> Vec<PortCounters> {
+    let ports = lane.fabric.network().ports.len();
+    (0..ports)
+        .map(|port| *lane.fabric.counters(PortId::new(port)))
+        .collect()
+}
+
 impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
     pub(crate) fn new(setup: Setup<I, O, CAPTURE>) -> Self {
         Self {
@@ -188,6 +212,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Open(lane)) => self.open_lane(lane),
+                Ok(Command::Tell(to)) => drop(to.send(self.standing())),
                 Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => break,
             }
@@ -347,6 +372,18 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         rested
     }
 
+    fn standing(&self) -> Standing {
+        let measured = self.lanes.last().filter(|lane| lane.kind == Kind::Measured);
+        let histogram = &self.outlet.history.total.histogram;
+        Standing {
+            counters: measured.map_or(Vec::new(), counters),
+            frames: histogram.len(),
+            lateness: [0.5, 0.99, 1.0].map(|quantile| histogram.value_at_quantile(quantile)),
+            ring_lost: self.ring_lost,
+            refused: self.outlet.refused,
+        }
+    }
+
     fn report(mut self, fifo: bool, memory_locked: bool) -> PlaneReport {
         self.outlet.finish();
         self.close_window(clock::monotonic());
@@ -358,12 +395,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         load.restamped_most_ns = self.restamped_most;
         let (flows, overflow) = self.flows.report();
         let counters = match self.lanes.last().filter(|lane| lane.kind == Kind::Measured) {
-            Some(lane) => {
-                let ports = lane.fabric.network().ports.len();
-                (0..ports)
-                    .map(|port| *lane.fabric.counters(PortId::new(port)))
-                    .collect()
-            }
+            Some(lane) => counters(lane),
             None => Vec::new(),
         };
         PlaneReport {

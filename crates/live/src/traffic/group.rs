@@ -94,7 +94,6 @@ impl Group {
     }
 
     /// Ends it at once. One that has not said its process id yet learns it from the end of its stream.
-    #[allow(dead_code, reason = "orders to nodes come from `crate::lifecycle`")]
     pub(super) fn kill(&mut self) {
         // What it said is not lost, and its id is known if it was born.
         let _ = self.listen();

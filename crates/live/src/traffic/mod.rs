@@ -158,15 +158,20 @@ impl Traffic {
         self.groups.iter_mut().for_each(|group| group.tell(order));
     }
 
-    #[allow(dead_code, reason = "orders to nodes come from `crate::lifecycle`")]
     fn of_node(&mut self, node: &str) -> Option<usize> {
         self.groups
             .iter()
             .position(|group| group.node.as_deref() == Some(node))
     }
 
+    /// Have the endpoints of this node a process of their own?
+    pub(crate) fn has_own(&self, node: &str) -> bool {
+        self.groups
+            .iter()
+            .any(|group| group.node.as_deref() == Some(node))
+    }
+
     /// Kills the endpoints of a node; what they recorded is kept, and the run goes on. False where the node has none of its own.
-    #[allow(dead_code, reason = "orders to nodes come from `crate::lifecycle`")]
     pub(crate) fn kill(&mut self, node: &str) -> bool {
         let found = self.of_node(node);
         if let Some(index) = found {
@@ -180,7 +185,6 @@ impl Traffic {
     ///
     /// # Errors
     /// A refused fork.
-    #[allow(dead_code, reason = "orders to nodes come from `crate::lifecycle`")]
     pub(crate) fn spawn(&mut self, node: &str) -> Result<bool, Failure> {
         let Some(index) = self.of_node(node) else {
             return Ok(false);
@@ -196,7 +200,6 @@ impl Traffic {
     }
 
     /// Lets the endpoints of a node stand still, or go on. False where the node has none of its own.
-    #[allow(dead_code, reason = "orders to nodes come from `crate::lifecycle`")]
     pub(crate) fn pause(&mut self, node: &str, paused: bool) -> bool {
         let found = self.of_node(node);
         if let Some(index) = found {
