@@ -22,6 +22,7 @@ from timebound.scenario.model import Event, MqttStack, Scenario
 from timebound.stacks import hardware
 
 SETTLE_NS = 1_000_000_000
+RECONNECT_NS = 200_000_000
 SCHEMA = 1
 RUNNER = "timebound.sandbox"
 EXIT_OK, EXIT_HOST, EXIT_DISTURBED, EXIT_INTERRUPTED = 0, 3, 4, 130
@@ -65,6 +66,8 @@ def emulation_plan(
             "warmup_ns": run.warm_up_ns,
             "settle_ns": SETTLE_NS,
             "fifo_priority": 5,
+            # Where nodes are stopped, connections break by order: they are opened again, and nothing has failed.
+            "reconnect_after_ns": RECONNECT_NS if endpoint_processes(scenario) == "per-node" else None,
         }
     base = Path(scenario.file).resolve().parent if scenario.file else Path.cwd()
     programs = [
