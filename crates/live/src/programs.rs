@@ -326,13 +326,16 @@ impl Programs {
         self.earlier.extend(earlier);
     }
 
-    /// Do all programs of the node that have a port accept connections?
+    /// Are all programs of the node ready that say when they are?
     pub(crate) fn is_node_ready(&mut self, nodes: &Nodes, node: &str) -> bool {
+        let folder = self.folder.clone();
         self.of_node(node).all(|program| {
-            program.ready |= match program.plan.ready {
-                Some(ready) if program.is_running() => is_listening(nodes, node, ready.tcp_port),
-                _ => true,
-            };
+            let ready = program.plan.ready.as_ref().filter(|_| program.is_running());
+            program.ready |= ready.is_none_or(|ready| match (ready.tcp_port, &ready.file) {
+                (Some(port), _) => is_listening(nodes, node, port),
+                (None, Some(file)) => folder.join(file).exists(),
+                (None, None) => true,
+            });
             program.ready
         })
     }

@@ -123,6 +123,12 @@ impl Desk {
             Order::Exec(exec) => {
                 let node = around.nodes.position(&exec.node);
                 let node = node.ok_or_else(|| format!("no host {:?}", exec.node))?;
+                if around.nodes.list[node].external {
+                    return Err(format!(
+                        "{:?} is a device outside, in which nothing can be run from here",
+                        exec.node
+                    ));
+                }
                 if !self.keeper.is_up(node) {
                     let state = self.keeper.state(node);
                     return Err(format!(

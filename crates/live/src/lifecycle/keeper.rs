@@ -166,6 +166,11 @@ impl Keeper {
                  {{clients: per-node}}}}, or with an order for a node in `at`)"
             ));
         }
+        if world.nodes.list[node].external {
+            return Err(format!(
+                "{name:?} is a device outside, which takes no orders from here"
+            ));
+        }
         if !processes::is_ours() {
             return Err("without a /proc of its own a run cannot find the processes of a node".to_owned());
         }
