@@ -227,4 +227,31 @@ mod tests {
         }
         assert_eq!(read(&b"a,b\n1,2\n"[..]).next().unwrap().unwrap_err().line, 1);
     }
+
+    #[test]
+    fn a_damaged_file_never_panics_and_what_is_read_is_what_stands_there() {
+        let whole = text(&[
+            "0,100,0,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20",
+            "100,200,0,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20",
+        ]);
+        for place in 0..whole.len() {
+            for byte in [b',', b'\n', b'0', b'9', b'-', b'x', 0, 0xFF] {
+                let mut bytes = whole.clone().into_bytes();
+                bytes[place] = byte;
+                let bytes = &bytes[..];
+                // An error of a line does not stop the reader, so it must end by itself.
+                for moment in read(bytes).take(10).flatten() {
+                    let line = moment.line();
+                    assert!(
+                        String::from_utf8_lossy(bytes).contains(&line) || byte == b'0',
+                        "{line} is not in the file"
+                    );
+                }
+                assert!(read(bytes).count() <= 5);
+            }
+            let cut = &whole[..place];
+            let lines = cut.matches('\n').count().saturating_sub(1);
+            assert_eq!(read(cut.as_bytes()).filter(Result::is_ok).count(), lines);
+        }
+    }
 }
