@@ -109,7 +109,10 @@ def _run_cell(cell: Cell, folder: Path, progress: Progress, *, rootless: bool) -
             raise FolderError(
                 f"{cell.name} could not be run: {done.failure}", done.hint or f"see {done.folder}", code=3
             )
-        figures = measure.figures(cell, done.folder, done.summary)
+        try:
+            figures = measure.figures(cell, done.folder, done.summary)
+        except ValueError as error:
+            raise FolderError(f"{cell.name} has no figures: {error}", f"see {done.folder}", code=3) from error
         figures |= {
             "conditions": _fingerprint(cell),
             "attempts": attempt,
