@@ -59,7 +59,7 @@ def fake_runs(monkeypatch: pytest.MonkeyPatch, outcomes: list[str]) -> list[Path
 
     def run(scenario: object, folder: Path, parts: set[str], progress: object, *, rootless: bool = False) -> runs.Done:
         folders.append(folder)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         outcome = outcomes[len(folders) - 1]
         return runs.Done(folder, {"verdict": outcome}, 130 if outcome == "interrupted" else 0)
 
