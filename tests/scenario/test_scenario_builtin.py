@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from timebound.scenario.model import MqttStack
 
 
 def test_the_built_in_scenarios_are_there() -> None:
-    assert {"backbone", "edge-networks", "hello"} <= set(builtin_names())
+    assert {"backbone", "edge-networks", "hello", "segments"} <= set(builtin_names())
     assert all(entry.description for entry in builtin())
     assert find("hello") == builtin_file("hello")
 
@@ -65,6 +67,23 @@ def test_the_backbone_has_thousands_of_flows_over_real_distances() -> None:
     assert len(loaded.flows) == 3300
     longest = max(loaded.links, key=lambda link: link.length_m or 0)
     assert {longest.a, longest.b} == {"losangeles", "houston"} or (longest.length_m or 0) > 2_000_000
+
+
+def test_the_traces_of_segments_are_what_the_repository_generates(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, str(root / "scripts" / "make-traces.py"), str(tmp_path)], check=True, timeout=60)
+    for name in ("field.up", "field.down"):
+        shipped = builtin_file("segments").parent / name
+        assert shipped.read_bytes() == (tmp_path / name).read_bytes()
+
+
+def test_segments_names_bridges_traces_and_a_schedule() -> None:
+    loaded = load("segments")
+    field = next(link for link in loaded.links if link.a == "field")
+    assert field.forward.trace is not None and field.backward.trace is not None
+    assert field.forward.trace.period_ns == field.backward.trace.period_ns == 5_000_000_000
+    assert [node.kind for node in loaded.nodes].count("segment") == 3
+    assert {event.at_ns // 10**9 for event in loaded.events} >= {3, 4, 6, 8, 9, 10}
 
 
 def _validator() -> Any:

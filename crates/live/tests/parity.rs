@@ -2,13 +2,12 @@
 
 mod common;
 
-use common::{Folder, direction, plan, python, records, run};
+#[path = "common/replay.rs"]
+mod replay;
+
+use common::{Folder, direction, plan, python, run};
+use replay::replayed;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use timebound_fabric::{Frame, Route};
-use timebound_live::records::{DELIVERY_RECORD, DeliveryRecord, INGRESS_RECORD, IngressRecord, reason_code};
-use timebound_model::{Class, NodeId, StreamId, Time, WireBytes};
-use timebound_sim::{Departure, replay};
 
 /// Bursts of three classes, more than the link carries.
 const TRAFFIC: &str = "import socket,time\nss=[]\nfor c in (0,3,6):\n s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n \
@@ -74,60 +73,32 @@ fn variants() -> Vec<(&'static str, Value, Value)> {
         ("duplication", strict.clone(), json!({"duplication": 0.3})),
         (
             "outage",
-            strict,
+            strict.clone(),
             json!({"outages": [[100_000_000, 200_000_000], [250_000_000, 260_000_000]]}),
         ),
+        (
+            "outage-held",
+            strict.clone(),
+            json!({"outages": [[100_000_000, 140_000_000], [150_000_000, 160_000_000]], "held": true}),
+        ),
+        (
+            "disconnections",
+            strict.clone(),
+            json!({"disconnections": {"mean_up_ns": 20_000_000, "mean_down_ns": 10_000_000, "distribution": "exponential"}}),
+        ),
+        (
+            "disconnections-held",
+            strict.clone(),
+            json!({"held": true, "disconnections":
+            {"mean_up_ns": 20_000_000, "mean_down_ns": 3_000_000, "distribution": "fixed"}}),
+        ),
+        ("trace", strict.clone(), json!({})),
+        (
+            "trace-disconnected",
+            strict,
+            json!({"disconnections": {"mean_up_ns": 20_000_000, "mean_down_ns": 10_000_000, "distribution": "exponential"}}),
+        ),
     ]
-}
-
-fn frame(record: &IngressRecord) -> (Time, NodeId, Frame) {
-    let route = match record.kind {
-        0 => Route::Tree(StreamId(record.argument)),
-        1 => Route::Unicast(NodeId(record.argument)),
-        2 => Route::Multicast(record.argument),
-        _ => Route::Broadcast,
-    };
-    let frame = Frame {
-        handle: 0,
-        wire: WireBytes(record.wire),
-        class: Class(record.class),
-        route,
-        stream: record.stream,
-        tag: record.tag,
-    };
-    (Time(record.time), NodeId(record.host), frame)
-}
-
-fn record(departure: &Departure) -> DeliveryRecord {
-    match *departure {
-        Departure::Delivered {
-            at,
-            host,
-            leaf,
-            frame,
-            damaged,
-        } => DeliveryRecord {
-            tag: frame.tag,
-            time: at.0,
-            host: host.0,
-            leaf,
-            outcome: u32::from(damaged),
-            port: u32::MAX,
-        },
-        Departure::Dropped {
-            at,
-            port,
-            frame,
-            reason,
-        } => DeliveryRecord {
-            tag: frame.tag,
-            time: at.0,
-            host: u32::MAX,
-            leaf: u32::MAX,
-            outcome: 16 + reason_code(reason),
-            port: port.map_or(u32::MAX, |port| port.0),
-        },
-    }
 }
 
 #[test]
@@ -139,38 +110,30 @@ fn an_emulated_run_replayed_in_the_simulator_departs_at_the_same_times() {
         let mut forward = direction(5_000_000, 2_000_000, impairments);
         forward["queue"] = queue;
         forward["buffer_bytes"] = json!(20_000);
+        if name.starts_with("trace") {
+            forward["trace"] = json!("t");
+        }
         let mut plan = plan(&folder, forward, 0.45);
+        plan["network"]["traces"] = json!({"t": [1, 2, 2, 9]});
         plan["record_ingress"] = json!(true);
         plan["preflight"] = json!({"enabled": false});
         plan["programs"] = json!([python("send", "h1", TRAFFIC, None)]);
         plan["network"]["links"][1]["backward"]["queue"] = json!({"kind": "fifo"});
         let Some(said) = run(&folder, &plan) else { return };
         assert!(said.code == 0 || said.code == 4, "{name}: {}", said.failure());
-        let declaration = serde_json::from_value(plan["network"].clone()).unwrap();
-        let network = Arc::new(timebound_model::compile(&declaration).unwrap());
-        let ingress: Vec<_> = records::<INGRESS_RECORD>(&folder.0.join("ingress.bin"))
-            .iter()
-            .map(|bytes| frame(&IngressRecord::decode(bytes)))
-            .collect();
-        assert!(ingress.len() > 100, "{name}: only {} frames", ingress.len());
-        let mut expected: Vec<_> = replay(&network, plan["seed"].as_u64().unwrap(), &[], &ingress)
-            .iter()
-            .map(record)
-            .collect();
-        let mut found: Vec<_> = records::<DELIVERY_RECORD>(&folder.0.join("deliveries.bin"))
-            .iter()
-            .map(DeliveryRecord::decode)
-            .collect();
-        // Frames that were still under way when the run ended have no departure.
-        let last = found.iter().map(|record| record.time).max().unwrap();
-        expected.retain(|record| record.time <= last);
-        expected.sort_unstable();
-        found.sort_unstable();
-        assert_eq!(found.len(), expected.len(), "{name}");
-        assert!(found == expected, "{name}: departures differ");
+        let found = replayed(&folder, &plan, name);
         let dropped = found.iter().filter(|record| record.outcome >= 16).count();
         assert!(
-            dropped > 0 || !matches!(name, "bernoulli" | "gilbert" | "corruption-drops" | "outage"),
+            dropped > 0
+                || !matches!(
+                    name,
+                    "bernoulli"
+                        | "gilbert"
+                        | "corruption-drops"
+                        | "outage"
+                        | "disconnections"
+                        | "trace-disconnected"
+                ),
             "{name}"
         );
     }
