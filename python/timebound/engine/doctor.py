@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
 from timebound import _core
+from timebound.engine.programs import PACKAGES, SERVERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,22 @@ def examine() -> tuple[list[Check], list[str]]:
             f"{found['cgroups']}: limits of CPU and memory for programs"
             + ("" if found["cgroups_writable"] else " need root"),
         ),
+        gateway_programs(),
         Check("clock", found["clock_source"] == "tsc", False, f"clock source {found['clock_source']}"),
     ]
     return checks, list(found["advice"])
+
+
+def gateway_programs() -> Check:
+    """What nodes of kind gateway and hosts with leased addresses start."""
+    path = f"{os.environ.get('PATH', os.defpath)}:{SERVERS}"
+    missing = [
+        PACKAGES[program] for program in ("nft", "dnsmasq", "udhcpc") if shutil.which(program, path=path) is None
+    ]
+    what = "nft, dnsmasq and udhcpc: gateways and leased addresses"
+    return Check(
+        "gateways", not missing, False, f"{what}: sudo apt-get install {' '.join(missing)}" if missing else what
+    )
 
 
 def can_emulate() -> bool:

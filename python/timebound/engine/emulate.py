@@ -119,7 +119,7 @@ def endpoint_processes(scenario: Scenario) -> str:
     stated = stack.clients if isinstance(stack, MqttStack) else "auto"
     if stated != "auto":
         return stated
-    limited = any(host.cpu_share is not None or host.memory_bytes is not None for host in scenario.hosts)
+    limited = any(host.is_limited for host in scenario.hosts)
     return "per-node" if limited or scenario.node_events else "shared"
 
 

@@ -112,6 +112,13 @@ class Node:
         """Has it a kernel of its own (a device behind a cable, a virtual machine), so that we start nothing in it?"""
         return self.machine is not None or (self.interface is not None and self.interface.use == "device")
 
+    @property
+    def is_limited(self) -> bool:
+        """Has it limits or a guarantee, which bind (or serve) everything that runs in it?"""
+        return any(
+            value is not None for value in (self.cpu_share, self.cpu_hz, self.cpu_reservation, self.memory_bytes)
+        )
+
     def declaration(self) -> dict[str, Any]:
         """`NodeDecl` of the model."""
         return {

@@ -24,6 +24,12 @@ def build_plan(scenario: Scenario) -> Plan:
         udp.lay(plan, scenario.stack)
     background.lay(plan)
     gateway.lay(plan)
+    limited = [host.name for host in scenario.hosts if host.is_limited]
+    if limited and isinstance(scenario.stack, MqttStack) and scenario.stack.clients == "shared":
+        plan.notes.append(
+            f"Limits of {', '.join(limited[:5])}{' and others' if len(limited) > 5 else ''} bind their programs, not their built-in "
+            "clients: clients: shared puts those of all hosts into one process."
+        )
     taken = Counter(program.name for node in scenario.hosts for program in node.programs)
     taken.update(str(program["name"]) for program in plan.programs)
     for node in scenario.hosts:
