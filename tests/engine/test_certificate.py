@@ -92,3 +92,14 @@ def test_a_share_that_is_none_is_refused_with_its_place(share: str, tmp_path: An
         load(str(file))
     problem = caught.value.problems[0]
     assert (problem.line, problem.path) == (5, "run.precision.late-share")
+
+
+def test_a_machine_too_busy_to_begin_ends_with_the_code_of_a_disturbed_run() -> None:
+    from timebound.engine.emulate import Emulation
+    from timebound.engine.runs import exit_code
+
+    summary = {"verdict": "failed"}
+    assert exit_code(summary, Emulation(status=4, failure="the machine was too busy for the pre-flight check")) == 4
+    assert exit_code(summary, Emulation(status=3, failure="the pre-flight check failed")) == 3
+    assert exit_code(summary, Emulation(status=3, failure="a program died", measuring=True)) == 1
+    assert exit_code({"verdict": "disturbed"}, Emulation(status=4, measuring=True)) == 4
