@@ -110,6 +110,21 @@ def test_a_process_that_dies_is_named_with_its_node_and_what_all_recorded_is_kep
     assert kept["busy"] > 100 and kept["idle"] >= 1
 
 
+def test_a_stopped_client_keeps_its_records_the_others_go_on_and_started_again_it_does_too(tmp_path: Path) -> None:
+    file = scenario(tmp_path)
+    text = file.read_text().replace("clients: per-node", "clients: auto").replace("duration: 3 s", "duration: 6 s")
+    file.write_text(text + "at: {1500 ms: {node a: stop}, 3 s: {node a: start}}\n")
+    _, summary = run(file, tmp_path / "run", verb="emulate")
+    assert summary.get("failure") is None
+    messages = pl.read_parquet(tmp_path / "run" / "messages.parquet")
+    times = messages.filter(pl.col("flow") == "busy")["sent_ns"] / 1e9
+    assert times.filter(times < 1.6).len() > 100, "what was recorded before the order is kept"
+    assert times.filter((times > 2.0) & (times < 2.9)).len() == 0, "nobody sends while the node is stopped"
+    assert times.filter(times > 4.5).len() > 100, "started again, it goes on"
+    idle = messages.filter(pl.col("flow") == "idle")
+    assert idle.height >= 11 and idle["outcome"].to_list().count("lost") == 0, "the other client never noticed"
+
+
 def test_a_small_reproduction_from_end_to_end_and_again_from_what_is_there(tmp_path: Path) -> None:
     if shutil.which("mosquitto") is None and not Path("/usr/sbin/mosquitto").exists():
         pytest.skip("mosquitto is not installed")
