@@ -69,11 +69,6 @@ pub(crate) fn decide(plan: &Plan) -> Result<Choice, Failure> {
         }
         BackEndPlan::Auto => by_load(declared_load(&plan.network), check_tap),
     };
-    if plan.data_plane.back_pressure {
-        return Err(Failure::Host(
-            "data-plane.back-pressure is not available in this version: leave it out".to_owned(),
-        ));
-    }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = match plan.data_plane.threads {
         Some(threads) if threads as usize > MOST_THREADS => {

@@ -9,6 +9,7 @@ mod conditions;
 pub mod control;
 mod doctor;
 mod failure;
+pub mod floor;
 mod hardware;
 pub mod history;
 mod kernel;

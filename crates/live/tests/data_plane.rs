@@ -110,3 +110,135 @@ fn more_threads_than_there_are_is_refused_before_anything_starts() {
     assert_eq!(said.code, 1);
     assert!(said.failure().contains("at most 16"), "{}", said.failure());
 }
+
+/// As fast as the socket takes them, for as long as it takes; then its count.
+const BLAST: &str = "import socket,struct,time\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\nt=time.monotonic()\n\
+    for i in range(2000):\n s.sendto(struct.pack('<IIII',0x54424E44,1,i,0)+bytes(984),('10.1.0.2',7000))\n\
+    print(time.monotonic()-t)\n";
+
+/// A sender far faster than its link of 10 Mbit/s: frames dropped at its own port, received, and the time it took to send, s.
+fn blast(name: &str, back_end: &str, back_pressure: bool) -> Option<(u64, usize, f64)> {
+    let folder = Folder::new(name);
+    let mut plan = plan(&folder, direction(1_000_000_000, 0, json!({})), 7.0);
+    for way in ["forward", "backward"] {
+        plan["network"]["links"][0][way] = direction(10_000_000, 1_000_000, json!({}));
+    }
+    plan["data_plane"] = json!({"back_end": back_end, "back_pressure": back_pressure});
+    plan["programs"] = json!([
+        python("receive", "h2", RECEIVER, None),
+        python("send", "h1", BLAST, Some(300_000_000)),
+    ]);
+    let said = run(&folder, &plan)?;
+    if said.failure().contains("the TAP back end is not possible here") {
+        skip(said.failure());
+        return None;
+    }
+    assert!([0, 4].contains(&said.code), "{:?}", said.lines);
+    let live = folder.live();
+    assert_eq!(live["data_plane"]["back_pressure"], back_pressure);
+    let port = live["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|port| port["port"] == "h1->s1");
+    let dropped = port.unwrap()["dropped_buffer"].as_u64().unwrap();
+    let took = folder.read("logs/send.log").trim().parse().unwrap();
+    Some((dropped, folder.read("logs/receive.log").lines().count(), took))
+}
+
+#[test]
+fn a_sender_that_is_too_fast_waits_for_its_link_when_asked_to() {
+    for back_end in ["ring", "tap"] {
+        let Some((dropped, received, took)) = blast(&format!("wait-{back_end}"), back_end, true) else {
+            return;
+        };
+        assert_eq!((dropped, received), (0, 2000), "{back_end}");
+        // 2000 frames of 1066 wire bytes at 10 Mbit/s take 1.7 s; the last 100 or so still wait when the sender is done.
+        assert!(took > 1.2, "{back_end}: {took} s");
+    }
+}
+
+#[test]
+fn a_sender_that_is_too_fast_loses_at_its_own_port_otherwise() {
+    let Some((dropped, received, took)) = blast("drop", "ring", false) else {
+        return;
+    };
+    assert!(dropped > 500 && took < 1.2, "{dropped} dropped, sent in {took} s");
+    assert_eq!(
+        dropped as usize + received,
+        2000,
+        "each is either counted or received"
+    );
+}
+
+#[test]
+fn back_pressure_is_refused_where_the_rate_is_not_known() {
+    let folder = Folder::new("refused");
+    let mut plan = plan(&folder, direction(1_000_000, 0, json!({})), 1.0);
+    plan["data_plane"] = json!({"back_pressure": true});
+    plan["network"]["links"][0]["half_duplex"] = json!(true);
+    let Some(said) = run(&folder, &plan) else { return };
+    assert_eq!(said.code, 3);
+    assert!(said.failure().contains("shares a medium"), "{}", said.failure());
+}
+
+/// Joins the same group at every node and sends to it once from the first: only members get copies, and joins reach nobody.
+#[test]
+fn joins_and_name_resolution_flood_nobody() {
+    const NODES: usize = 60;
+    let folder = Folder::new("joins");
+    let mut plan = plan(&folder, direction(1_000_000_000, 0, json!({})), 8.0);
+    let fast = direction(1_000_000_000, 0, json!({}));
+    let mut programs = Vec::new();
+    for index in 3..NODES + 3 {
+        let name = format!("n{index}");
+        plan["network"]["nodes"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": name, "kind": "host"}));
+        plan["network"]["links"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"a": name, "b": "s1", "forward": fast, "backward": fast}));
+        plan["hosts"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"node": name, "address": format!("10.1.0.{index}"), "prefix": 16}));
+        let script = format!(
+            "import socket,time\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\ns.bind(('239.1.2.3',7100))\n\
+             s.setsockopt(socket.IPPROTO_IP,socket.IP_ADD_MEMBERSHIP,socket.inet_aton('239.1.2.3')+socket.inet_aton('10.1.0.{index}'))\n\
+             s.settimeout(7.5)\nprint(s.recv(100).decode())\n"
+        );
+        programs.push(python(&name, &name, &script, Some(0)));
+    }
+    let send = "import socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
+        s.setsockopt(socket.IPPROTO_IP,socket.IP_MULTICAST_TTL,8)\ns.sendto(b'to all',('239.1.2.3',7100))\n";
+    programs.push(python("send", "h1", send, Some(5_000_000_000)));
+    plan["programs"] = json!(programs);
+    let Some(said) = run(&folder, &plan) else { return };
+    assert!([0, 4].contains(&said.code), "{:?}", said.lines);
+    let live = folder.live();
+    let frames = |port: &Value| port["frames"].as_u64().unwrap();
+    let ports = live["ports"].as_array().unwrap();
+    let to = |name: &str| {
+        ports
+            .iter()
+            .find(|port| port["port"] == format!("s1->{name}"))
+            .map(frames)
+            .unwrap()
+    };
+    for index in 3..NODES + 3 {
+        let name = format!("n{index}");
+        assert_eq!(
+            folder.read(&format!("logs/{name}.log")).trim(),
+            "to all",
+            "{name}"
+        );
+        assert_eq!(
+            to(&name),
+            1,
+            "{name}: the copy of the group's frame and nothing else"
+        );
+    }
+    assert_eq!(to("h2"), 0, "no member");
+}

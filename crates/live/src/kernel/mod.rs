@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod ethtool;
+pub(crate) mod htb;
 pub(crate) mod links;
 pub(crate) mod netlink;
 pub(crate) mod ring;

@@ -1,5 +1,6 @@
 //! Links, addresses and routes by rtnetlink, many requests to a message.
 
+use super::htb;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
@@ -84,6 +85,34 @@ impl Netlink {
         } else {
             Ok(())
         }
+    }
+
+    /// A request of which we write the body.
+    fn push_body(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
+        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        let start = self.pending.len();
+        // struct nlmsghdr: length, type, flags, sequence, port
+        self.pending.extend((16 + body.len() as u32).to_ne_bytes());
+        self.pending.extend(kind.to_ne_bytes());
+        self.pending.extend(flags.to_ne_bytes());
+        self.pending.extend(self.awaited.to_ne_bytes());
+        self.pending.extend(0u32.to_ne_bytes());
+        self.pending.extend(body);
+        self.pending
+            .resize(start + (16 + body.len()).next_multiple_of(4), 0);
+        self.awaited += 1;
+        Ok(())
+    }
+
+    /// Makes what leaves by an interface wait for a rate.
+    pub(crate) fn add_shape(&mut self, index: u32, shape: htb::Shape, queue_frames: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        // The class's own queue takes its length from here when it is made.
+        message.attributes = vec![LinkAttribute::TxQueueLen(queue_frames)];
+        self.push(RouteNetlinkMessage::SetLink(message), 0)?;
+        self.push_body(htb::NEW_QDISC, &htb::discipline(index))?;
+        self.push_body(htb::NEW_CLASS, &htb::class(index, shape))
     }
 
     /// Sends what has gathered and waits for every answer.

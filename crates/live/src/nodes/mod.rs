@@ -1,5 +1,6 @@
 //! Hosts as network namespaces: one veth pair each, the far end `eth0` in the node, the near end `f<N>` in the fabric's namespace.
 
+mod back_pressure;
 mod entrance;
 mod room;
 
@@ -216,7 +217,7 @@ pub(crate) fn bring_up(
     if back_end == BackEnd::Ring {
         connect(plan, &list).map_err(|error| Failure::host("cannot create veth pairs", error))?;
     }
-    configure(plan, &list)?;
+    configure(plan, network, &list)?;
     let hosts_file = plan.folder.join("hosts");
     std::fs::write(&hosts_file, hosts(&list))
         .map_err(|error| Failure::host(format!("cannot write {}", hosts_file.display()), error))?;
@@ -508,11 +509,14 @@ fn macs(plan: &Plan, list: &[Node]) -> BTreeMap<Ipv4Addr, [u8; 6]> {
         .collect()
 }
 
-fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
+fn configure(plan: &Plan, network: &Network, list: &[Node]) -> Result<(), Failure> {
+    let shapes = (list.iter())
+        .map(|node| back_pressure::shape(plan, network, node))
+        .collect::<Result<Vec<_>, _>>()?;
     let peers = peers(plan);
     let macs = macs(plan, list);
     let work = || -> io::Result<()> {
-        for (node, host) in list.iter().zip(&plan.hosts) {
+        for ((node, host), shape) in list.iter().zip(&plan.hosts).zip(&shapes) {
             if node.external {
                 continue;
             }
@@ -524,6 +528,9 @@ fn configure(plan: &Plan, list: &[Node]) -> Result<(), Failure> {
                 requests.set_link(card, node.mac, host.mtu, host.txqueuelen)?;
             }
             requests.set_up(1)?;
+            if let Some(shape) = shape {
+                requests.add_shape(card, *shape, back_pressure::QUEUE_FRAMES)?;
+            }
             requests.add_address(card, host.address, host.prefix)?;
             bring_interface_up(&mut requests, card, host, &peers, &macs)?;
             requests.flush()?;
