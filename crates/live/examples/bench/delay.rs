@@ -58,7 +58,7 @@ pub(crate) fn run() {
     );
 }
 
-/// Two network namespaces, ours and a child's, joined by a veth pair: `a` 10.8.0.1 here, `b` 10.8.0.2 there.
+/// Two network namespaces, ours and a child's, joined by a veth pair: `v0` 10.8.0.1 here, `v1` 10.8.0.2 there.
 pub(crate) struct Pair {
     keeper: Child,
 }
@@ -90,12 +90,12 @@ impl Pair {
                 .status();
             status.is_ok_and(|status| status.success())
         };
-        (ip("link add a type veth peer name b")
-            && ip(&format!("link set b netns {pid}"))
-            && ip("addr add 10.8.0.1/24 dev a")
-            && ip("link set a up")
-            && there("addr add 10.8.0.2/24 dev b")
-            && there("link set b up"))
+        (ip("link add v0 type veth peer name v1")
+            && ip(&format!("link set v1 netns {pid}"))
+            && ip("addr add 10.8.0.1/24 dev v0")
+            && ip("link set v0 up")
+            && there("addr add 10.8.0.2/24 dev v1")
+            && there("link set v1 up"))
         .then_some(Self { keeper })
     }
 
