@@ -1,5 +1,6 @@
 //! What goes in (frames) and what comes out (calls on a [`Sink`]).
 
+use crate::fabric::Crossing;
 use timebound_model::{Class, NodeId, PortId, StreamId, Time, WireBytes};
 
 /// No stream: the frame belongs to none that was declared.
@@ -53,7 +54,8 @@ pub enum DropReason {
 
 /// Receives what the fabric does. Monomorphised: an empty method costs nothing.
 ///
-/// Copies balance: for each frame that entered, `1 + sum of copied = delivered + dropped + still inside`.
+/// Copies balance: for each frame that entered, `1 + sum of copied = delivered + dropped + crossed + still
+/// inside`.
 pub trait Sink {
     /// Whether [`Sink::transmitted`] is called (captures); compiled away when not.
     const TRANSMISSIONS: bool = false;
@@ -66,6 +68,12 @@ pub trait Sink {
 
     /// The fabric holds `extra` more copies of the frame with this `handle`.
     fn copied(&mut self, handle: u32, extra: u32);
+
+    /// A copy left for the other part of a cut network ([`crate::Fabric::cut`]): it is neither delivered nor dropped here.
+    #[inline]
+    fn crossed(&mut self, crossing: &Crossing) {
+        let _ = crossing;
+    }
 
     /// `port` sent the frame from `started` to `ended` (equal on the way out of a shared segment, which does not
     /// serialise again); called before the link's impairments have their say.

@@ -50,6 +50,8 @@ pub(crate) struct PortState {
     pub(crate) wakes: u64,
     /// Way out of a shared segment: frames pass without queue and without a second serialisation.
     pub(crate) passes: bool,
+    /// Its link leads to the other part of a cut network.
+    pub(crate) cut: bool,
     /// Waits for its medium.
     pub(crate) requested: bool,
     /// `NONE` for a full-duplex port.
@@ -96,6 +98,7 @@ impl PortState {
                 .map(|trace| Box::new(Opportunities::new(trace))),
             wakes: u64::MAX,
             passes: network.nodes[port.node.index()].kind == NodeKind::Segment,
+            cut: false,
             requested: false,
             medium: port.medium.map_or(NONE, |medium| medium.0),
             reverse: port.reverse.0,

@@ -100,6 +100,13 @@ impl Wiring {
         &self.hops[position as usize]
     }
 
+    /// Is `position` a place in a tree, behind `port`?
+    pub(crate) fn leads(&self, position: u32, port: PortId) -> bool {
+        self.hops
+            .get(position as usize)
+            .is_some_and(|hop| hop.port == port.0)
+    }
+
     /// Indices into the children of the hop at `position`.
     #[inline]
     pub(crate) fn after(&self, position: u32) -> (u32, u32) {

@@ -123,12 +123,14 @@ fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
     }
     hardware::check(&plan)?;
     hardware::probe(&mut plan)?;
+    let outside = hardware::tunnel::outside(&plan, &network)?;
     let programs = programs::Programs::find(&plan)?;
     Ok(run::Prepared {
         listener: None,
         plan,
         network: Arc::new(network),
         changes,
+        outside,
         programs,
         groups: None,
     })

@@ -6,6 +6,7 @@
 //! | `progress` | `run_ns` (run time), `duration_ns`, `frames` (received in all) |
 //! | `log` | `level`: `info`, `warning`; `message` |
 //! | `precision` | `precision`: that of `live.json` |
+//! | `barrier` | `name`: `connect` or `start`; waits for `go NAME` (a run on two machines) |
 //! | `failed` | `exit_code`, `message` |
 //! | `done` | `exit_code`, `report`: path of `live.json` |
 //!
@@ -35,6 +36,10 @@ pub(crate) enum Message<'a> {
     Failed {
         exit_code: i32,
         message: &'a str,
+    },
+    /// Waits for `go NAME` on standard input.
+    Barrier {
+        name: &'a str,
     },
     Done {
         exit_code: i32,

@@ -73,6 +73,9 @@ pub struct Plan {
     /// Write `ingress.bin`, from which the simulator can replay the run.
     #[serde(default)]
     pub record_ingress: bool,
+    /// Null: a run on this machine alone.
+    #[serde(default)]
+    pub cut: Option<CutPlan>,
     /// Enter a user namespace even as root (to try what a user without rights gets).
     #[serde(default)]
     pub force_rootless: bool,
@@ -215,6 +218,8 @@ pub enum HardwarePlan {
         addresses: Vec<CardAddress>,
         take_default_route: bool,
     },
+    /// A node of the other machine of the run.
+    Remote,
     /// A virtual machine with one card, the end of its emulated link. Nothing can be started in it but the machine.
     Machine(MachinePlan),
 }
@@ -232,6 +237,25 @@ impl HardwarePlan {
 pub struct CardAddress {
     pub address: Ipv4Addr,
     pub prefix: u8,
+}
+
+/// A run on two machines: each emulates its own nodes, and both have the whole network in their plans. Needs root.
+///
+/// After its programs are ready the sandbox says `barrier` with `name` `connect`, and after its endpoints are connected `start`;
+/// each time it waits for a line on standard input: `go connect`, and `go start NS` with CLOCK_MONOTONIC of this machine at
+/// time zero.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CutPlan {
+    /// Nodes of this machine.
+    pub nodes: Vec<String>,
+    /// This host's address on the network between the machines, and the other's.
+    pub local: Ipv4Addr,
+    pub remote: Ipv4Addr,
+    /// UDP port of the tunnel on both.
+    pub udp_port: u16,
+    /// VXLAN network identifier, 1 to 2^24-1, the same on both and no other run's.
+    pub run: u32,
 }
 
 /// A virtual machine (QEMU). Paths are absolute.

@@ -4,7 +4,7 @@ use crate::certificate::{Certificate, Quantiles, Totals, Verdict, judge};
 use crate::choice::Choice;
 use crate::history::{self, HISTORY_FILE};
 use crate::plan::{Plan, PrecisionPlan};
-use crate::plane::{FlowReport, Load, PlaneReport, Refusals, Stamps, Undeclared};
+use crate::plane::{CutReport, FlowReport, Load, PlaneReport, Refusals, Stamps, Undeclared};
 use crate::programs::ProgramReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,6 +45,8 @@ pub struct LiveReport {
     /// Orders for nodes, in the order in which they were given.
     pub lifecycle: Vec<crate::lifecycle::NodeEventReport>,
     pub warnings: Vec<String>,
+    /// The tunnel of a run on two machines; null on one.
+    pub cut: Option<CutReport>,
 }
 
 /// How frames were moved, how many, and at what cost.

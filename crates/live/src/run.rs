@@ -5,7 +5,7 @@ use crate::cgroups::Cgroups;
 use crate::choice::{self, Choice};
 use crate::control::{Desk, Surroundings};
 use crate::failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_OK, Failure};
-use crate::hardware::Keeper;
+use crate::hardware::{Keeper, tunnel};
 use crate::kernel::clock;
 use crate::messages::{self, Message};
 use crate::nodes::{self, Nodes};
@@ -20,6 +20,7 @@ use crate::stage::Stage;
 use crate::stats::NodeStatistics;
 use crate::traffic::{State, Traffic};
 use crate::{conditions, preflight};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub(crate) struct Prepared {
     pub(crate) network: Arc<Network>,
     pub(crate) changes: Vec<(Time, timebound_fabric::Change)>,
     pub(crate) programs: Programs,
+    /// The namespace from which a run on two machines was started.
+    pub(crate) outside: Option<OwnedFd>,
     /// Limits of nodes.
     pub(crate) groups: Option<Arc<Cgroups>>,
     /// Where the run takes orders.
@@ -107,13 +110,17 @@ impl Run {
         let begun = clock::monotonic();
         let signals = signals::block();
         let choice = choice::decide(&prepared.plan)?;
-        let nodes = nodes::bring_up(
+        let mut nodes = nodes::bring_up(
             &prepared.plan,
             &prepared.network,
             prepared.groups.clone(),
             keeper,
             choice.back_end,
         )?;
+        if let (Some(cut), Some(outside)) = (&prepared.plan.cut, &prepared.outside) {
+            let index = tunnel::open(&prepared.plan, cut, outside.as_fd(), nodes.fabric.as_fd())?;
+            nodes.tunnel = Some((index, cut.run));
+        }
         let mut times = Times {
             bring_up_ns: clock::monotonic() - begun,
             ..Times::default()
@@ -214,7 +221,8 @@ impl Run {
         self.phase("setup");
         let begun = clock::monotonic();
         let (plan, network) = (&self.prepared.plan, &self.prepared.network);
-        let fabric = conditions::measured(&conditions::unimpaired(network), plan.seed, &[]);
+        let mut fabric = conditions::measured(&conditions::unimpaired(network), plan.seed, &[]);
+        fabric.cut(&tunnel::ports(plan.cut.as_ref(), network));
         self.stage.send(Command::Open(Lane {
             kind: Kind::Setup,
             fabric,
@@ -222,10 +230,14 @@ impl Run {
         }));
         let limit = plan.setup_timeout_ns;
         self.prepared.programs.start_due(&self.nodes, None)?;
-        let mut connecting = false;
+        let (mut connecting, mut met) = (false, false);
         loop {
             self.tick(TICK)?;
             let programs_ready = self.prepared.programs.are_ready(&self.nodes)?;
+            if programs_ready && !met {
+                met = true;
+                self.barrier("connect")?;
+            }
             match &mut self.traffic {
                 Some(traffic) if programs_ready && !connecting => {
                     connecting = true;
@@ -252,16 +264,41 @@ impl Run {
         Ok(())
     }
 
+    /// On two machines: says how far this one is and waits until both are; time zero, where it has been agreed upon.
+    fn barrier(&mut self, name: &str) -> Result<Option<u64>, Failure> {
+        if self.prepared.plan.cut.is_none() {
+            return Ok(None);
+        }
+        messages::emit(&Message::Barrier { name });
+        let begun = clock::monotonic();
+        while clock::monotonic() - begun < self.prepared.plan.setup_timeout_ns {
+            self.tick(TICK)?;
+            let Some(order) = self.input.take_order() else {
+                continue;
+            };
+            let mut words = order.split_ascii_whitespace();
+            if words.next() == Some(name) {
+                return Ok(words.next().and_then(|time| time.parse().ok()));
+            }
+        }
+        Err(Failure::Host(format!(
+            "the other machine did not get as far as {name:?} in {} s",
+            self.prepared.plan.setup_timeout_ns / 1_000_000_000
+        )))
+    }
+
     /// Time zero: a fresh fabric takes over.
     fn begin(&mut self) -> Result<(), Failure> {
+        let agreed = self.barrier("start")?;
         let Prepared {
             plan,
             network,
             changes,
             ..
         } = &self.prepared;
-        let fabric = conditions::measured(network, plan.seed, changes);
-        let epoch = clock::monotonic() + LEAD;
+        let mut fabric = conditions::measured(network, plan.seed, changes);
+        fabric.cut(&tunnel::ports(plan.cut.as_ref(), network));
+        let epoch = agreed.unwrap_or_else(|| clock::monotonic() + LEAD);
         self.stage.send(Command::Open(Lane {
             kind: Kind::Measured,
             fabric,
@@ -483,6 +520,7 @@ impl Run {
             endpoints,
             lifecycle: self.desk.reports(),
             warnings: std::mem::take(&mut self.warnings),
+            cut: plane.cut,
         };
         (report, failure)
     }

@@ -52,9 +52,16 @@ pub(crate) fn is_stop(signal: i32) -> bool {
 pub(crate) struct Input {
     line: Vec<u8>,
     ended: bool,
+    /// The last `go` that was not taken.
+    order: Option<String>,
 }
 
 impl Input {
+    /// What the line `go ...` said since the last call.
+    pub(crate) fn take_order(&mut self) -> Option<String> {
+        self.order.take()
+    }
+
     /// Reads what is there; true when asked to stop.
     pub(crate) fn asks_to_stop(&mut self) -> bool {
         let mut watched = libc::pollfd {
@@ -78,7 +85,11 @@ impl Input {
             self.line.extend(&bytes[..count as usize]);
             while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.line.drain(..=end).collect();
-                self.ended |= line.trim_ascii() == b"stop";
+                let line = line.trim_ascii();
+                self.ended |= line == b"stop";
+                if let Some(order) = line.strip_prefix(b"go ") {
+                    self.order = Some(String::from_utf8_lossy(order).into_owned());
+                }
             }
             // Whatever is no line yet must not grow for ever.
             self.line.truncate(4096);

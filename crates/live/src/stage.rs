@@ -7,8 +7,8 @@ use crate::kernel::{clock, ring, send, uring};
 use crate::nodes::Nodes;
 use crate::plan::Plan;
 use crate::plane::{
-    Attachments, Buffers, Command, Departures, Directory, Flows, Handover, Inlet, Inline, Judged, Outlet,
-    Plane, PlaneReport, Setup, Shared, Standing, Tap, spread,
+    Attachments, Buffers, Command, Departures, Directory, Flows, Handover, Inlet, Inline, Judged, OVERHEAD,
+    Outlet, Plane, PlaneReport, Setup, Shared, Standing, Tap, spread,
 };
 use crate::writer::{ProbeLog, Progress, QUEUE, Writer};
 use std::collections::BTreeMap;
@@ -162,7 +162,8 @@ fn start(
     commands: Receiver<Command>,
     choice: &Choice,
 ) -> Result<JoinHandle<PlaneReport>, Failure> {
-    let mtu = parts.nodes.list.iter().map(|node| node.mtu).max().unwrap_or(1500);
+    let tunnel = parts.nodes.tunnel.map_or(0, |_| OVERHEAD as u32);
+    let mtu = parts.nodes.list.iter().map(|node| node.mtu).max().unwrap_or(1500) + tunnel;
     let pieces = choice.threads.max(1);
     match choice.back_end {
         BackEnd::Ring => {
@@ -249,6 +250,7 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
         parts.plan.record_ingress,
     );
     outlet.stopped = Arc::clone(&parts.shared.stopped);
+    outlet.open_tunnel(parts.nodes.tunnel);
     let plane = Plane::new(Setup {
         inlet,
         outlet,

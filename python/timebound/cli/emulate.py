@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from pathlib import Path
+from typing import Annotated
 
-from timebound.cli.common import AsJson, Output, Quiet, ScenarioName, Settings
+from cyclopts import App, Parameter
+
+from timebound.cli.common import EXIT_INPUT, AsJson, Output, Quiet, ScenarioName, Settings, stderr
 from timebound.cli.run import Rootless, TakeInterface, execute
+
+MachineName = Annotated[
+    str | None, Parameter(name="--machine", help="Emulate this machine's part of `network.machines`.")
+]
+Token = Annotated[
+    Path | None, Parameter(name="--token", help="File with the secret that both machines share (mode 600).")
+]
+Wait = Annotated[float, Parameter(name="--wait", help="Seconds to wait for the other machine.")]
 
 
 def register(app: App) -> None:
@@ -21,6 +32,9 @@ def emulate(
     output: Output = None,
     rootless: Rootless = False,
     take_interface: TakeInterface = (),
+    machine: MachineName = None,
+    token: Token = None,
+    wait: Wait = 120.0,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
@@ -28,8 +42,28 @@ def emulate(
 
     Every host has its own kernel stack; links, queues and switches are the same code as in the simulator. The bounds are
     worked out too, so that what is measured can be held against them.
+
+    With `--machine`, this computer emulates its part of a network that names two under `network.machines`; start the other
+    part on the other computer.
     """
     parts = {"predict", "emulate"}
+    part = None
+    if machine is not None:
+        from timebound.engine.runs import Machine
+
+        if token is None:
+            stderr("error: --machine needs --token FILE, the secret that both machines share")
+            stderr("  = hint: head -c 32 /dev/urandom | base64 > token; chmod 600 token; copy it to the other machine")
+            return EXIT_INPUT
+        part = Machine(machine, token, wait)
     return execute(
-        scenario, set, output, parts, json=json, quiet=quiet, rootless=rootless, take_interfaces=take_interface
+        scenario,
+        set,
+        output,
+        parts,
+        json=json,
+        quiet=quiet,
+        rootless=rootless,
+        take_interfaces=take_interface,
+        machine=part,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -18,6 +18,9 @@ from timebound.cli.common import (
     print_json,
     stderr,
 )
+
+if TYPE_CHECKING:
+    from timebound.engine.runs import Machine
 
 Rootless = Annotated[
     bool,
@@ -70,6 +73,7 @@ def execute(
     quiet: bool,
     rootless: bool,
     take_interfaces: tuple[str, ...] = (),
+    machine: Machine | None = None,
 ) -> int:
     """Runs the parts and closes with the table (or JSON) and where the report lies."""
     from timebound.cli.live_progress import TerminalProgress
@@ -82,7 +86,9 @@ def execute(
             stderr(f"warning: {sentence}")
     with TerminalProgress(quiet or json) as progress:
         folder = None if output is None else Path(output)
-        done = runs.run(scenario, folder, parts, progress, rootless=rootless, take_interfaces=take_interfaces)
+        done = runs.run(
+            scenario, folder, parts, progress, rootless=rootless, take_interfaces=take_interfaces, machine=machine
+        )
     if json:
         print_json({**done.summary, "folder": str(done.folder)})
     else:

@@ -17,6 +17,7 @@ from typing import Any
 from timebound.engine import registry
 from timebound.engine.control import ControlError
 from timebound.engine.nodes import host_plan
+from timebound.engine.pair import Pair, PairError
 from timebound.engine.predict import Prediction
 from timebound.scenario.model import Event, MqttStack, Scenario
 from timebound.stacks import hardware
@@ -50,13 +51,14 @@ def emulation_plan(
     record_ingress: bool,
     rootless: bool,
     take_interfaces: tuple[str, ...] = (),
+    pair: Pair | None = None,
 ) -> dict[str, Any]:
     """The JSON of `Plan` (crates/live/src/plan.rs)."""
     plan = prediction.plan
     scenario = plan.scenario
     run = scenario.run
     endpoints = None
-    if plan.clients or plan.udp or plan.background:
+    if plan.clients or plan.udp or plan.udp_receivers or plan.background:
         endpoints = {
             "clients": plan.clients,
             "udp": plan.udp,
@@ -87,7 +89,7 @@ def emulation_plan(
             {
                 **host_plan(node, plan.addresses[node.name], plan.hosts.get(node.name, {})),
                 "mac": node.mac,
-                "hardware": hardware.host_plan(node, scenario, take_interfaces),
+                "hardware": hardware.host_plan(node, plan, take_interfaces),
             }
             for node in scenario.hosts
         ],
@@ -106,6 +108,7 @@ def emulation_plan(
         "precision": run.precision.stated(),
         "data_plane": run.data_plane.plan(),
         "record_ingress": record_ingress,
+        "cut": None if pair is None else pair.cut_plan(),
         "force_rootless": rootless,
         "control": _listing(scenario),
         "lifecycle": [{"at_ns": e.at_ns, "node": e.node, "order": e.order} for e in scenario.node_events],
@@ -175,18 +178,24 @@ def emulate(
     record_ingress: bool = False,
     rootless: bool = False,
     take_interfaces: tuple[str, ...] = (),
+    pair: Pair | None = None,
 ) -> Emulation:
     """Runs the emulation in its sandbox and waits for it; see `execute`."""
     for name, content in prediction.plan.files.items():
         (folder / name).write_text(content, encoding="utf-8")
     plan = emulation_plan(
-        prediction, folder, record_ingress=record_ingress, rootless=rootless, take_interfaces=take_interfaces
+        prediction,
+        folder,
+        record_ingress=record_ingress,
+        rootless=rootless,
+        take_interfaces=take_interfaces,
+        pair=pair,
     )
-    return execute(plan, folder, report)
+    return execute(plan, folder, report, pair)
 
 
-def execute(plan: dict[str, Any], folder: Path, report: Report) -> Emulation:
-    """Hands a plan to its sandbox and waits for it.
+def execute(plan: dict[str, Any], folder: Path, report: Report, pair: Pair | None = None) -> Emulation:
+    """Hands a plan to its sandbox and waits for it, and on two machines (`pair`) for the other one.
 
     Whatever happens to this process, the sandbox ends with it: PID 1 of its namespaces is told by the kernel. The first
     interrupt asks it to stop and keep what was measured, a second one ends it at once.
@@ -197,7 +206,7 @@ def execute(plan: dict[str, Any], folder: Path, report: Report) -> Emulation:
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
     with (logs / "sandbox.log").open("w", encoding="utf-8") as log, sandbox_process(plan_file, log.fileno()) as process:
-        stopping = 0
+        stopping, apart = 0, False
         lines = event_lines(process)
         while True:
             try:
@@ -206,9 +215,18 @@ def execute(plan: dict[str, Any], folder: Path, report: Report) -> Emulation:
                     break
                 result.events.append(event) if event.get("event") != "progress" else None
                 if event.get("event") == "failed":
-                    result.failure = str(event.get("message") or event.get("reason") or "it gave no reason")
+                    result.failure = result.failure or str(
+                        event.get("message") or event.get("reason") or "it gave no reason"
+                    )
                     result.hint = event.get("hint")
+                if event.get("event") == "barrier" and pair is not None and not stopping:
+                    _meet(pair, str(event.get("name")), process, plan["setup_timeout_ns"] / 1e9)
                 report(event)
+            except PairError as error:
+                result.failure, result.hint = str(error), error.hint
+                stop_process(process, at_once=False)
+                stopping, apart = stopping + 1, True
+                lines = event_lines(process)
             except KeyboardInterrupt:
                 stopping += 1
                 stop_process(process, at_once=stopping > 1)
@@ -218,7 +236,7 @@ def execute(plan: dict[str, Any], folder: Path, report: Report) -> Emulation:
             result.failure = result.failure or f"the sandbox was ended by signal {-result.status}"
             result.status = 1
         if stopping:
-            result.status = EXIT_INTERRUPTED
+            result.status = EXIT_HOST if apart else EXIT_INTERRUPTED
     return result
 
 
@@ -241,6 +259,14 @@ def sandbox_process(plan_file: Path, log: int) -> Iterator[subprocess.Popen[byte
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
+
+
+def _meet(pair: Pair, name: str, process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """Waits for the other machine and lets the sandbox go on."""
+    zero = pair.barrier(name, timeout_s)
+    assert process.stdin is not None
+    process.stdin.write(f"go {name} {zero}\n".encode() if zero is not None else f"go {name}\n".encode())
+    process.stdin.flush()
 
 
 def stop_process(process: subprocess.Popen[bytes], *, at_once: bool) -> None:

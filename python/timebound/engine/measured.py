@@ -86,7 +86,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
 
 def _unnumbered(plan: Plan) -> list[str]:
     """Streams of messages that bear no number of ours: those that a device or a virtual machine sends."""
-    external = external_nodes(plan.scenario)
+    external = {node.name for node in plan.scenario.hosts if node.is_external}
     return [stream.name for stream in plan.streams if stream.source in external and stream.role == "data"]
 
 
@@ -175,7 +175,7 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
 
     plan = prediction.plan
     deadlines = {flow.name: flow.deadline_ns for flow in plan.scenario.flows}
-    external = external_nodes(plan.scenario)
+    external = external_nodes(plan)
     duration, hosts = plan.scenario.run.duration_ns, plan.host_numbers()
     in_time = (pl.col("nominal_ns") >= 0) & (pl.col("nominal_ns") < duration)
     sent = (

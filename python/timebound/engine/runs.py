@@ -14,6 +14,7 @@ from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
 from timebound.engine.folder import FolderError
 from timebound.engine.measured import measure
+from timebound.engine.pair import Pair, PairError, read_token, too_short
 from timebound.engine.predict import Prediction, predict
 from timebound.engine.progress import SILENT, Progress
 from timebound.engine.simulate import simulate
@@ -22,6 +23,7 @@ from timebound.engine.write import write_tables
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import ScenarioError
 from timebound.stacks import Plan, PlanError, build_plan
+from timebound.stacks.parts import computer, take_part
 
 EXIT_OK, EXIT_NOT_MET = 0, 1
 PHASES = {
@@ -31,6 +33,15 @@ PHASES = {
     "measure": "measuring",
     "stop": "taking it down",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Which of the scenario's two machines this is, and the file with the secret that both share."""
+
+    name: str
+    token: Path
+    timeout_s: float = 120.0
 
 
 @dataclass(slots=True)
@@ -44,14 +55,17 @@ class Done:
     hint: str | None = None
 
 
-def plan_of(scenario: Scenario) -> Plan:
+def plan_of(scenario: Scenario, machine: str | None = None) -> Plan:
     """The plan of a scenario; what does not fit comes back with its place.
 
     Raises:
         ScenarioError: the stack cannot be laid on this network.
     """
     try:
-        return build_plan(scenario)
+        plan = build_plan(scenario)
+        if machine is not None:
+            take_part(plan, machine)
+        return plan
     except PlanError as error:
         raise ScenarioError([problem_at(scenario, error.path, error.message, error.hint)]) from None
 
@@ -81,6 +95,7 @@ def run(
     rootless: bool = False,
     take_interfaces: tuple[str, ...] = (),
     report: bool = True,
+    machine: Machine | None = None,
 ) -> Done:
     """Predicts, simulates and emulates as asked, and writes the run folder with its report (unless `report` is false).
 
@@ -89,7 +104,7 @@ def run(
         FolderError: the run folder cannot be used; nothing was started.
     """
     started = datetime.now(UTC)
-    plan = plan_of(scenario)
+    plan = plan_of(scenario, None if machine is None else machine.name)
     if "emulate" in parts:
         programs.resolve(plan)
         nodes.check_nodes(scenario)
@@ -100,7 +115,8 @@ def run(
     folders.write_json(folder / "plan.json", prediction.network.declaration)
     emulation: Emulation | None = None
     if "emulate" in parts:
-        emulation = _emulate(results, folder, progress, rootless=rootless, take_interfaces=take_interfaces)
+        pair = None if machine is None else _meet(results, machine, progress)
+        emulation = _emulate(results, folder, progress, rootless=rootless, take_interfaces=take_interfaces, pair=pair)
     progress.step("report", "writing the report")
     summary = summarise(results)
     manifest = folders.manifest(scenario.file, scenario.run.seed, sorted(parts), started)
@@ -158,14 +174,50 @@ def _compute(plan: Plan, parts: set[str], progress: Progress) -> Results:
     return results
 
 
+def _meet(results: Results, machine: Machine, progress: Progress) -> Pair:
+    """The other machine, with clocks compared.
+
+    Raises:
+        FolderError: it does not come, has another token or scenario, or cut links are shorter than the way between the two.
+    """
+    scenario = results.prediction.plan.scenario
+    here, there = computer(scenario, machine.name)
+    progress.step("pair", f"waiting for machine {there.name}")
+    try:
+        pair = Pair(scenario, here, there, read_token(machine.token), machine.timeout_s)
+    except PairError as error:
+        raise FolderError(str(error), error.hint, EXIT_HOST) from None
+    for index, delay, least in too_short(scenario, pair):
+        pair.close()
+        problem = problem_at(
+            scenario,
+            f"links[{index}].delay_ns",
+            f"the link is {delay / 1000:.0f} us long, and the way between the machines takes at least {least / 1000:.0f} us",
+            "cut the network at a longer link, or join the machines by a shorter way",
+        )
+        raise FolderError(problem.render(), problem.hint, EXIT_HOST)
+    return pair
+
+
 def _emulate(
-    results: Results, folder: Path, progress: Progress, *, rootless: bool, take_interfaces: tuple[str, ...]
+    results: Results,
+    folder: Path,
+    progress: Progress,
+    *,
+    rootless: bool,
+    take_interfaces: tuple[str, ...],
+    pair: Pair | None,
 ) -> Emulation:
     progress.step("emulate", "building the network")
     teller = _teller(results.prediction, progress)
-    emulation = emulate(results.prediction, folder, teller, rootless=rootless, take_interfaces=take_interfaces)
+    emulation = emulate(
+        results.prediction, folder, teller, rootless=rootless, take_interfaces=take_interfaces, pair=pair
+    )
     live_file = folder / "live.json"
     live = json.loads(live_file.read_text(encoding="utf-8")) if live_file.exists() else {}
+    if pair is not None:
+        pair.close()
+        folders.write_json(folder / "pair.json", pair.summary(live))
     emulation.measuring = live.get("epoch_unix_ns") is not None
     if emulation.measuring:
         progress.step("measure", "joining the records")

@@ -202,9 +202,11 @@ class _Entry:
 
     def _is_seen(self, entry: dict[str, Any]) -> bool:
         """Of a device or a virtual machine we know what crossed the network, and no more."""
-        external = external_nodes(self.results.prediction.plan.scenario)
+        external = external_nodes(self.results.prediction.plan)
         ends = {self.flow.source, self.receiver, *(service.broker for service in self.flow.services)}
-        return bool(ends & external) and all(segment["worst_us"] is not None for segment in entry["segments"])
+        remote = self.results.prediction.plan.remote
+        here = [segment for segment in entry["segments"] if segment["destination"] not in remote]
+        return bool(ends & external) and all(segment["worst_us"] is not None for segment in here)
 
     def _risk(self, segments: list[dict[str, Any]]) -> str | None:
         """Why messages can be lost although the network loses none: a queue without enough room on the way."""

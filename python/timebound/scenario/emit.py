@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from timebound.scenario.emit_hardware import hardware
+from timebound.scenario.emit_hardware import hardware, machines
 from timebound.scenario.model import (
     Background,
     Direction,
@@ -49,6 +49,7 @@ def to_yaml(scenario: Scenario) -> str:
         if node.side_of is None
     ]
     lines += _list("  links", (_link(link) for link in scenario.links), "  ")
+    lines += machines(scenario)
     lines += _list("flows", (_flow_entry(flow) for flow in scenario.flows))
     lines.append(f"stack: {flow_style(_stack(scenario.stack))}")
     lines += _list("background", (_background(item) for item in scenario.background))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from timebound.scenario.model import Node
+from timebound.scenario.model import Node, Scenario
 from timebound.scenario.model_hardware import Interface, Machine
 from timebound.scenario.units import format_size, format_time
 
@@ -42,3 +43,12 @@ def _machine(machine: Machine) -> dict[str, Any]:
     if machine.ready_port is not None:
         entry["ready-port"] = machine.ready_port
     return entry
+
+
+def machines(scenario: Scenario) -> list[str]:
+    """Lines of `network.machines`."""
+    lines = ["  machines:"] if scenario.machines else []
+    for machine in scenario.machines:
+        names = ", ".join(json.dumps(name) for name in machine.nodes)
+        lines.append(f"    {json.dumps(machine.name)}: {{nodes: [{names}], address: {machine.address}}}")
+    return lines

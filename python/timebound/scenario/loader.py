@@ -21,6 +21,7 @@ from timebound.scenario.lifecycle import resolve_node_events
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import Problem, ScenarioError
 from timebound.scenario.resolve_flows import FlowResolver, resolve_stack
+from timebound.scenario.resolve_machines import resolve_machines
 from timebound.scenario.resolve_network import resolve_network
 from timebound.scenario.resolve_run import resolve_background, resolve_run
 from timebound.scenario.resolve_schedule import event_times, resolve_events
@@ -117,6 +118,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
         events=events,
         node_events=node_events,
         run=run,
+        machines=resolve_machines(checked.network.machines, net.nodes, net.links, context),
         file=str(file) if file else None,
         locations=context.locations,
         warnings=tuple(dict.fromkeys(context.sources.warnings)),

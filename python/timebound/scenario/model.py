@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from timebound.scenario.model_hardware import Interface, Machine
+from timebound.scenario.model_hardware import Computer, Interface, Machine
 from timebound.scenario.problems import Place, Problem
 from timebound.scenario.traces import Trace
 
@@ -518,6 +518,8 @@ class Scenario:
     node_events: tuple[NodeEvent, ...] = ()
     """Stops, starts and pauses of hosts, by time."""
     run: Run
+    machines: tuple[Computer, ...] = ()
+    """The computers that emulate the network together; none: one does."""
     file: str | None = field(default=None, compare=False)
     """The file it was loaded from."""
     locations: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)

@@ -34,3 +34,13 @@ class Machine:
     ready_port: int | None = None
     boot_ns: int = 120_000_000_000
     shutdown_ns: int = 5_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computer:
+    """One of the two machines that emulate a network together."""
+
+    name: str
+    address: str
+    """IPv4 address on the network between the two."""
+    nodes: tuple[str, ...]

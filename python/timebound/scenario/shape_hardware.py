@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from timebound.scenario.fields import Memory, Shape, Short, Time
+from timebound.scenario.fields import Memory, NodeNames, Shape, Short, Time
 
 MAC = r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}"
 
@@ -74,4 +74,14 @@ class Vm(Shape):
     )
     shutdown: Time = Field(
         default=5_000_000_000, description="time for an orderly shutdown (ACPI) before it is ended", examples=["10 s"]
+    )
+
+
+class Computer(Shape):
+    """One of the two machines that emulate a network together."""
+
+    nodes: NodeNames = Field(description="the nodes that it emulates", examples=[["h[1-3]", "s1"]])
+    address: str = Field(
+        description="its IPv4 address on the network between the two; nothing listens on any other",
+        examples=["192.0.2.1"],
     )

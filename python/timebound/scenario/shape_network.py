@@ -22,7 +22,7 @@ from timebound.scenario.fields import (
     TimeRange,
     fail,
 )
-from timebound.scenario.shape_hardware import InterfaceField, Vm
+from timebound.scenario.shape_hardware import Computer, InterfaceField, Vm
 
 _SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
 _TIME_SCHEMA = {"type": "string", "pattern": units.TIME.pattern, "examples": ["1 ms"]}
@@ -524,6 +524,11 @@ class Network(Shape):
     )
     links: list[LinkField] = Field(
         default_factory=list, description="links", examples=[[["h[1-3]", "s1"], {"between": ["s1", "s2"]}]]
+    )
+    machines: dict[str, Computer] = Field(
+        default_factory=dict,
+        description="two computers that emulate the network together (emulate --machine)",
+        examples=[{"a": {"nodes": ["h1", "s1"], "address": "192.0.2.1"}}],
     )
     import_: Annotated[Import, Short(_import, {"type": "string"})] | None = Field(
         default=None, description="a topology file", examples=["backbone.gml"]

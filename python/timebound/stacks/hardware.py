@@ -25,7 +25,7 @@ def withdraw(plan: Plan) -> None:
     Raises:
         PlanError: background traffic in such a node, or flows of one that cannot be told apart.
     """
-    external = external_nodes(plan.scenario)
+    external = external_nodes(plan)
     if not external:
         return
     for index, item in enumerate(plan.scenario.background):
@@ -84,9 +84,9 @@ def _server_ports(marker: Marker) -> int:
     return FIRST_CLIENT_PORT if marker.protocol == "tcp" else 0
 
 
-def external_nodes(scenario: Scenario) -> set[str]:
-    """Names of the nodes whose network stack is not ours."""
-    return {node.name for node in scenario.hosts if node.is_external}
+def external_nodes(plan: Plan) -> set[str]:
+    """Names of the nodes whose network stack is not ours: devices, virtual machines, nodes of another machine."""
+    return {node.name for node in plan.scenario.hosts if node.is_external} | plan.remote
 
 
 def _kind(plan: Plan, name: str) -> str:
@@ -107,8 +107,11 @@ def _note(plan: Plan, name: str) -> str:
     )
 
 
-def host_plan(node: Node, scenario: Scenario, allowed: tuple[str, ...]) -> dict[str, Any] | None:
+def host_plan(node: Node, plan: Plan, allowed: tuple[str, ...]) -> dict[str, Any] | None:
     """The JSON of `HardwarePlan`, None for an ordinary host. `allowed` may be taken even with a default route."""
+    scenario = plan.scenario
+    if node.name in plan.remote:
+        return {"kind": "remote"}
     base = Path(scenario.file).resolve().parent if scenario.file else Path.cwd()
     if node.machine is not None:
         machine = node.machine

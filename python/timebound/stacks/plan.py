@@ -163,6 +163,8 @@ class Plan:
     shared: set[str] = field(default_factory=set)
     """Names of streams that carry messages of several flows, whose numbers run independently."""
     roles: dict[str, list[str]] = field(default_factory=dict)
+    remote: frozenset[str] = frozenset()
+    """Nodes that another machine emulates."""
     notes: list[str] = field(default_factory=list)
     """What a reader must know of how this stack was laid on the network."""
     origins: dict[str, str] = field(default_factory=dict)

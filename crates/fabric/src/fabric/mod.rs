@@ -1,8 +1,11 @@
 //! The machine: frames and time in, deliveries and drops out.
 
+mod crossing;
 mod forwarding;
 mod gate;
 mod transmission;
+
+pub use crossing::Crossing;
 
 use crate::change::Change;
 use crate::events::{Event, EventQueue, MOST_PORTS};
@@ -44,6 +47,8 @@ pub struct Fabric {
     /// In order of time, then of call.
     ingress: VecDeque<(u64, NodeId, Frame)>,
     changes: VecDeque<(u64, Change)>,
+    /// From the other part of a cut network, in order of time, then of call.
+    crossings: VecDeque<(u64, Crossing)>,
     groups: Groups,
     /// The earliest time at which something may still enter.
     floor: u64,
@@ -74,6 +79,7 @@ impl Fabric {
             sequence: 0,
             ingress: VecDeque::new(),
             changes: VecDeque::new(),
+            crossings: VecDeque::new(),
             groups: Groups::default(),
             floor: 0,
         }
@@ -91,6 +97,7 @@ impl Fabric {
         self.sequence = 0;
         self.ingress.clear();
         self.changes.clear();
+        self.crossings.clear();
         self.groups = Groups::default();
         self.floor = 0;
     }
@@ -148,7 +155,9 @@ impl Fabric {
     #[inline]
     fn next_outside(&self) -> u64 {
         let front = |time: Option<u64>| time.unwrap_or(u64::MAX);
-        front(self.changes.front().map(|c| c.0)).min(front(self.ingress.front().map(|i| i.0)))
+        front(self.changes.front().map(|c| c.0))
+            .min(front(self.ingress.front().map(|i| i.0)))
+            .min(front(self.crossings.front().map(|c| c.0)))
     }
 
     /// Frames inside: waiting, in transmission, in flight.
@@ -197,6 +206,8 @@ impl Fabric {
             if let Some((_, change)) = self.changes.pop_front() {
                 self.apply(now, &change, sink);
             }
+        } else if self.ingress.front().is_none_or(|first| first.0 > now) {
+            self.enter_crossed(now, sink);
         } else if let Some((_, host, frame)) = self.ingress.pop_front() {
             let index = self.slab.insert(frame, NONE, false);
             if host.index() < self.network.nodes.len() {

@@ -1,6 +1,6 @@
 //! Ports and links: waiting, sending, and the way to the next node.
 
-use super::{Fabric, Switching};
+use super::{Crossing, Fabric, Switching};
 use crate::events::{Event, LAST};
 use crate::frame::{DropReason, Sink};
 use crate::slab::NONE;
@@ -127,17 +127,17 @@ impl Fabric {
             if outcome.duplicated {
                 sink.copied(self.slab.get(index).frame.handle, 1);
                 let copy = self.slab.copy(index);
-                self.fly(now, port, index, delay);
-                return self.fly(now, port, copy, delay);
+                self.fly(now, port, index, delay, sink);
+                return self.fly(now, port, copy, delay, sink);
             }
         }
-        self.fly(now, port, index, delay);
+        self.fly(now, port, index, delay, sink);
     }
 
     /// Under way for `delay`, then (at a switch) for the switching delay. Unless the link reorders, a frame neither arrives
     /// nor is switched before its predecessor on the link. (Both waits are one event, which halves the event queue's work.)
     #[inline]
-    pub(super) fn fly(&mut self, now: u64, port: u32, index: u32, delay: u64) {
+    pub(super) fn fly<S: Sink>(&mut self, now: u64, port: u32, index: u32, delay: u64, sink: &mut S) {
         let sequence = self.next_sequence();
         let switching = self.switching;
         let state = &mut self.ports[port as usize];
@@ -157,6 +157,9 @@ impl Fabric {
             entry.time = now + delay + extra;
             // Should the link keep order again, it keeps it to these as well.
             state.last_entry = state.last_entry.max(entry.time);
+            if state.cut {
+                return self.leave_part(now, port, index, sink);
+            }
             state.overtaking.push(Reverse((entry.time, sequence, index)));
             self.events.push(entry.time, sequence, Event::Overtaking(port));
             return;
@@ -164,8 +167,26 @@ impl Fabric {
         state.last_arrival = state.last_arrival.max(now + delay);
         state.last_entry = state.last_entry.max(state.last_arrival + extra);
         entry.time = state.last_entry;
+        if state.cut {
+            return self.leave_part(now, port, index, sink);
+        }
         if state.in_flight.push(&mut self.slab, index) {
             self.events.push(state.last_entry, sequence, Event::Arrival(port));
         }
+    }
+
+    /// Over a cut link: from here on it is another fabric's.
+    #[cold]
+    fn leave_part<S: Sink>(&mut self, now: u64, port: u32, index: u32, sink: &mut S) {
+        let entry = self.slab.get(index);
+        sink.crossed(&Crossing {
+            port: PortId(port),
+            sent: Time(now),
+            at: Time(entry.time),
+            frame: entry.frame,
+            position: entry.position,
+            damaged: entry.damaged,
+        });
+        self.slab.remove(index);
     }
 }

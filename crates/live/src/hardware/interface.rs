@@ -42,7 +42,7 @@ pub(super) fn named(host: &HostPlan) -> Option<(&str, bool)> {
             take_default_route,
             ..
         } => Some((interface, *take_default_route)),
-        HardwarePlan::Machine(_) => None,
+        HardwarePlan::Machine(_) | HardwarePlan::Remote => None,
     }
 }
 

@@ -10,6 +10,7 @@ mod keeper;
 mod machine;
 mod neighbour;
 mod tap;
+pub(crate) mod tunnel;
 
 pub(crate) use interface::check;
 pub(crate) use keeper::Keeper;
@@ -76,6 +77,7 @@ pub(crate) fn attach(
                     })?;
                 }
             }
+            HardwarePlan::Remote => {}
             HardwarePlan::Card { .. } => take(list[position].namespace(), CARD)?,
         }
     }

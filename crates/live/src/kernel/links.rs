@@ -1,15 +1,32 @@
-//! Interfaces that exist already: what they are, moving them between namespaces.
+//! Interfaces that exist already: what they are, moving them between namespaces, and tunnels.
 
 use super::netlink::Netlink;
 use netlink_packet_core::{
-    NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// A tunnel to one peer (RFC 7348), without learning: all frames go to `remote`.
+pub(crate) struct Vxlan<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) index: u32,
+    /// Where the near end appears; the tunnel's own UDP socket stays in the namespace of the request.
+    pub(crate) namespace: RawFd,
+    pub(crate) network_identifier: u32,
+    pub(crate) local: Ipv4Addr,
+    pub(crate) remote: Ipv4Addr,
+    pub(crate) port: u16,
+    pub(crate) mtu: u32,
+}
 
 /// An interface and all that a move to another namespace takes from it.
 #[derive(Debug, Clone)]
@@ -203,6 +220,28 @@ impl Netlink {
             first = first.and(self.flush());
         }
         first
+    }
+
+    pub(crate) fn add_vxlan(&mut self, tunnel: &Vxlan<'_>) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = tunnel.index;
+        message.attributes = vec![
+            LinkAttribute::IfName(tunnel.name.to_owned()),
+            LinkAttribute::NetNsFd(tunnel.namespace),
+            LinkAttribute::Mtu(tunnel.mtu),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Vxlan),
+                LinkInfo::Data(InfoData::Vxlan(vec![
+                    InfoVxlan::Id(tunnel.network_identifier),
+                    InfoVxlan::Group(tunnel.remote),
+                    InfoVxlan::Local(tunnel.local),
+                    InfoVxlan::Port(tunnel.port),
+                    InfoVxlan::Learning(false),
+                    InfoVxlan::UDPCsum(true),
+                ])),
+            ]),
+        ];
+        self.push(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 }
 

@@ -115,6 +115,12 @@ pub(crate) struct Nodes {
     pub(crate) groups: Option<Arc<Cgroups>>,
     /// Length of the prefix of the subnet.
     pub(crate) prefix: u8,
+    /// The fabric's network namespace.
+    pub(crate) fabric: OwnedFd,
+    /// Interface of the tunnel to the other machine of the run, and the run's number.
+    pub(crate) tunnel: Option<(u32, u32)>,
+    /// Nodes of the other machine, switches too.
+    pub(crate) remote: BTreeSet<NodeId>,
     /// What could not be set, for the report.
     pub(crate) warnings: Vec<String>,
 }
@@ -232,6 +238,9 @@ pub(crate) fn bring_up(
         hosts_file,
         folder: plan.folder.clone(),
         groups,
+        fabric,
+        tunnel: None,
+        remote: remote(plan, network),
         prefix: plan.hosts.first().map_or(16, |host| host.prefix),
         warnings: warnings.into_iter().collect(),
     })
@@ -397,6 +406,18 @@ fn own_namespace() -> io::Result<OwnedFd> {
     let fd = check(unsafe { libc::ioctl(probe.as_raw_fd(), SIOCGSKNS) })?;
     // SAFETY: just created and owned by nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Nodes that another machine emulates.
+fn remote(plan: &Plan, network: &Network) -> BTreeSet<NodeId> {
+    let Some(cut) = &plan.cut else {
+        return BTreeSet::new();
+    };
+    let nodes = network.nodes.iter().enumerate();
+    nodes
+        .filter(|(_, node)| !cut.nodes.contains(&node.name))
+        .map(|(index, _)| NodeId::new(index))
+        .collect()
 }
 
 fn is_external(host: &HostPlan) -> bool {

@@ -108,6 +108,11 @@ impl Buffers {
         )
     }
 
+    /// Bytes of the longest frame that fits.
+    pub(crate) fn slot_bytes(&self) -> usize {
+        self.capacity
+    }
+
     pub(crate) fn bytes(&self, handle: u32) -> &[u8] {
         let (block, range) = self.range(handle);
         &self.blocks[block][range]

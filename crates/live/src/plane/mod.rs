@@ -6,6 +6,7 @@
 
 mod attachment;
 mod buffers;
+mod cut;
 mod doorbell;
 mod flows;
 mod lane;
@@ -21,6 +22,7 @@ mod work;
 
 pub(crate) use attachment::Attachments;
 pub(crate) use buffers::Buffers;
+pub(crate) use cut::{CutReport, OVERHEAD};
 pub(crate) use flows::Flows;
 pub(crate) use flows::{FlowReport, MAGIC, Undeclared};
 pub(crate) use lane::{Kind, Lane};

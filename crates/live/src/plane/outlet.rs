@@ -2,6 +2,7 @@
 
 use super::attachment::Attachments;
 use super::buffers::{Buffers, Meta};
+use super::cut::Cut;
 use super::lane::Kind;
 use super::lateness::{History, Judged};
 use super::tap::Tap;
@@ -12,7 +13,7 @@ use crate::writer::Item;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use timebound_fabric::{DropReason, Frame, NO_LEAF, NO_STREAM, Sink};
+use timebound_fabric::{Crossing, DropReason, Frame, NO_LEAF, NO_STREAM, Sink};
 use timebound_model::{NodeId, PortId, Time};
 
 /// A frame that is being handed over.
@@ -52,6 +53,8 @@ pub(crate) struct Outlet<O, const CAPTURE: bool> {
     /// By node: the network carries frames to it, and nobody takes them.
     pub(crate) stopped: Arc<[AtomicBool]>,
     pub(crate) sender: O,
+    /// The tunnel to the other machine of the run.
+    pub(super) cut: Option<Cut>,
     /// By way, in the order of pushes.
     batches: Vec<VecDeque<Handed>>,
     records: rtrb::Producer<Item>,
@@ -83,6 +86,7 @@ impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
                 .map(|_| VecDeque::with_capacity(UNDER_WAY))
                 .collect(),
             sender,
+            cut: None,
             records,
         }
     }
@@ -116,6 +120,11 @@ impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
     /// Sends a frame that did not come out of the fabric (an answer of the model's).
     pub(crate) fn answer(&mut self, interface: u32, frame: &[u8]) {
         let handle = self.buffers.insert(frame, Meta::default());
+        self.send_through(interface, handle);
+    }
+
+    /// Sends a frame of which nothing is noted.
+    pub(super) fn send_through(&mut self, interface: u32, handle: u32) {
         let handed = Handed {
             handle,
             due: 0,
@@ -303,6 +312,10 @@ impl<O: Handover, const CAPTURE: bool> Sink for Outlet<O, CAPTURE> {
             }));
         }
         self.buffers.release(frame.handle);
+    }
+
+    fn crossed(&mut self, crossing: &Crossing) {
+        self.leave(crossing);
     }
 
     fn copied(&mut self, handle: u32, extra: u32) {

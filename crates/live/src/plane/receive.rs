@@ -113,7 +113,12 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
                 self.offset.refresh();
                 stamp = self.offset.to_monotonic(received.stamp).min(until);
             }
-            if let Some(node) = self.attachments().node(received.interface) {
+            if self.outlet.is_tunnel(received.interface) && !received.truncated {
+                // SAFETY: as below.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(received.bytes.as_ptr(), received.bytes.len()) };
+                self.cross(stamp, bytes);
+            } else if let Some(node) = self.attachments().node(received.interface) {
                 // SAFETY: the slot stays ours until `consume`, and `accept` neither consumes nor keeps the slice.
                 let bytes =
                     unsafe { std::slice::from_raw_parts(received.bytes.as_ptr(), received.bytes.len()) };
@@ -262,6 +267,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         self.outlet.write(Item::Phase(kind));
         if kind == Kind::Measured {
             self.outlet.reset(origin);
+            self.forget_crossings();
             self.flows.reset_counts();
             self.refusals = Refusals::default();
             self.tag = 0;

@@ -1,6 +1,7 @@
 //! The data plane's thread: its loop, its sleep, its clockwork.
 
 use super::attachment::Attachments;
+use super::cut::{Cut, CutReport};
 use super::doorbell::Doorbell;
 use super::flows::{FlowReport, Flows, Undeclared};
 use super::lane::{Kind, Lane};
@@ -134,6 +135,8 @@ pub(crate) struct PlaneReport {
     pub(crate) memory_locked: bool,
     pub(crate) load: Load,
     pub(crate) stamps: Stamps,
+    /// Of a run on two machines.
+    pub(crate) cut: Option<CutReport>,
 }
 
 /// How things stand while it runs.
@@ -413,6 +416,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             memory_locked,
             load,
             stamps: I::STAMPS,
+            cut: self.outlet.cut.as_ref().map(Cut::report),
         }
     }
 }

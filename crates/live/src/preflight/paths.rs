@@ -23,6 +23,10 @@ pub(super) fn cover(network: &Network, nodes: &Nodes) -> (Vec<Route>, BTreeSet<P
     let mut covered = BTreeSet::new();
     let mut routes: Vec<Route> = Vec::new();
     // Devices and virtual machines cannot be asked to send or receive probes.
+    let is_here = |port: PortId| {
+        let port = &network.ports[port.index()];
+        !nodes.remote.contains(&port.node) && !nodes.remote.contains(&port.peer)
+    };
     let ours = || nodes.list.iter().enumerate().filter(|(_, node)| !node.external);
     for (sender, from) in ours() {
         loop {
@@ -31,6 +35,9 @@ pub(super) fn cover(network: &Network, nodes: &Nodes) -> (Vec<Route>, BTreeSet<P
             let best = candidates
                 .filter_map(|(receiver, to)| {
                     let ports = network.routes.path(&network.ports, from.id, to.id)?;
+                    if ports.iter().any(|port| !is_here(*port)) {
+                        return None;
+                    }
                     Some((fresh(&ports), receiver, to.id, ports))
                 })
                 .max_by_key(|(fresh, receiver, _, _)| (*fresh, std::cmp::Reverse(*receiver)));
