@@ -55,6 +55,7 @@ pub(crate) struct Program {
     oom_kills_before: u64,
     /// All that it ever led: one for each start.
     pub(crate) sessions: Vec<i32>,
+    log: Option<Log>,
     pub(crate) report: ProgramReport,
 }
 
@@ -134,6 +135,7 @@ impl Programs {
                 killed: false,
                 oom_kills_before: 0,
                 sessions: Vec::new(),
+                log: None,
                 report,
             });
         }
@@ -340,6 +342,14 @@ impl Programs {
         })
     }
 
+    /// Cuts logs that have outgrown the limit. Programs write to their logs themselves and are never held up: what they add beyond
+    /// the limit is dropped a moment later, so the disk holds at most what is written between two turns more.
+    pub(crate) fn trim(&mut self, limit: u64) {
+        for log in self.list.iter_mut().filter_map(|program| program.log.as_mut()) {
+            log.trim(limit);
+        }
+    }
+
     /// Is a program of the node still to be waited for?
     pub(crate) fn runs_in(&self, node: &str) -> bool {
         self.list
@@ -351,6 +361,32 @@ impl Programs {
         self.list
             .iter_mut()
             .filter(move |program| program.plan.node == node)
+    }
+}
+
+/// A log as we see it; the program has the same file open for appending.
+struct Log {
+    file: File,
+    /// Its length, once it is full.
+    full: Option<u64>,
+}
+
+impl Log {
+    fn trim(&mut self, limit: u64) {
+        let length = self.file.metadata().map_or(0, |meta| meta.len());
+        if length <= self.full.unwrap_or(limit) {
+            return;
+        }
+        if let Some(full) = self.full {
+            let _ = self.file.set_len(full);
+            return;
+        }
+        let note = format!("\n[timebound: {limit} bytes are kept of this output; the rest is dropped]\n");
+        // The file is open for appending, so the note lands at the new end.
+        let _ = self.file.set_len(limit);
+        let _ = io::Write::write_all(&mut self.file, note.as_bytes());
+        // With what the program wrote in between, so that the note is never cut.
+        self.full = Some(self.file.metadata().map_or(limit, |meta| meta.len()));
     }
 }
 
@@ -373,6 +409,12 @@ impl Program {
         let log = File::options().append(true).create(true).open(log).map_err(why)?;
         if self.sessions.is_empty() {
             log.set_len(0).map_err(why)?;
+        }
+        if self.log.is_none() {
+            self.log = Some(Log {
+                file: log.try_clone().map_err(why)?,
+                full: None,
+            });
         }
         let work = plan.folder.clone().unwrap_or_else(|| folder.to_owned());
         std::fs::create_dir_all(&work).map_err(why)?;
@@ -498,4 +540,32 @@ fn locate(command: &str, plan: &ProgramPlan) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|folder| folder.join(command))
         .find(|path| is_executable(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_flood_is_cut_says_so_once_and_the_writer_goes_on() {
+        let path = std::env::temp_dir().join(format!("timebound-log-{}", std::process::id()));
+        let mut file = File::options().append(true).create(true).open(&path).unwrap();
+        file.set_len(0).unwrap();
+        let mut log = Log {
+            file: file.try_clone().unwrap(),
+            full: None,
+        };
+        file.write_all(b"short").unwrap();
+        log.trim(100);
+        assert_eq!(std::fs::read(&path).unwrap(), b"short");
+        for _ in 0..3 {
+            file.write_all(&[b'x'; 1000]).unwrap();
+            log.trim(100);
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(text.starts_with("shortxxx") && text.len() < 200, "{}", text.len());
+        assert_eq!(text.matches("100 bytes are kept").count(), 1);
+    }
 }

@@ -380,6 +380,7 @@ impl Run {
             self.desk.note_end(*pid, *status);
         }
         self.take_orders();
+        self.prepared.programs.trim(self.prepared.plan.log_limit_bytes);
         if stop && !self.stopping {
             return Err(Failure::Interrupted);
         }
