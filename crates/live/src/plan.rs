@@ -599,7 +599,7 @@ mod tests {
     fn unknown_keys_are_refused_at_every_depth() {
         for (from, to) in [
             (r#""seed": 1"#, r#""seed": 1, "sead": 2"#),
-            (r#""prefix": 16"#, r#""prefix": 16, "gateway": "10.0.0.2""#),
+            (r#""prefix": 16"#, r#""prefix": 16, "gatway": "10.0.0.2""#),
             (r#""links": []"#, r#""links": [], "lniks": []"#),
         ] {
             let text = SMALLEST.replace(from, to);
