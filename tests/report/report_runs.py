@@ -194,6 +194,19 @@ def all_well(flows: int = 4) -> dict[str, Any]:
                 {"check": "round trip h1 to h5", "expected": "62.1 us or more", "measured": "81.4 us", "ok": True},
             ],
         },
+        "data_plane": {
+            "back_end": "ring",
+            "reason": "200 frames/s are declared",
+            "stamps": "kernel",
+            "threads": 0,
+            "back_pressure": True,
+            "frames_in_per_s": 198.4,
+            "frames_out_per_s": 197.6,
+            "peak_out_per_s": 678.4,
+            "cpu_us_per_frame": 42.6,
+            "slept_share": 0.982,
+            "spun_share": 0.009,
+        },
         "verdict": "met",
         "violations": [],
         "packets": packets(),
@@ -373,6 +386,7 @@ def predict_only() -> dict[str, Any]:
         }
     run |= {"series": None, "nodes": [], "undeclared": [], "tcp": None}
     run["precision"] = {"verdict": "not-run", "reasons": [], "lateness_us": None, "preflight": []}
+    run["data_plane"] = None
     return run
 
 

@@ -293,3 +293,12 @@ def test_the_packets_of_captures_are_shown_or_the_reason_why_not(report: Any) ->
     missing["packets"] = {"status": "missing", "reason": "tshark is not installed: <b>", "captures": []}
     text = report(missing).read_text(encoding="utf-8")
     assert "tshark is not installed: &lt;b&gt;" in text and 'href="#packets"' in text
+
+
+def test_the_data_plane_of_the_run_is_named_with_what_it_cost(report: Any) -> None:
+    html = report(runs.all_well()).read_text(encoding="utf-8")
+    assert "packet ring; 200 frames/s are declared; arrivals stamped by the kernel" in html
+    assert "back-pressure at the hosts" in html
+    assert "198 in, 198 out on average; 678 out in the busiest 100 ms" in html
+    predicted = report(runs.predict_only()).read_text(encoding="utf-8")
+    assert "packet ring" not in predicted and "Cost of the data plane" not in predicted

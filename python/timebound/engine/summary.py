@@ -52,7 +52,7 @@ def summarise(results: Results) -> dict[str, Any]:
         for receiver in flow.receivers:
             entry = _Entry(results, flow, receiver, observed, paths, shortages, violations)
             flows.append(entry.build(messages.get((flow.name, receiver))))
-    series: dict[str, Any] = {"time_s": [], "flows": {}, "links": {}, "events": _events(scenario)}
+    series: dict[str, Any] = {"time_s": [], "flows": {}, "links": {}, "events": _events(scenario, measured)}
     if measured is not None:
         series.update(figures.flow_series(measured, scenario.run.duration_ns))
         series["links"] = tables.link_series(measured, prediction, *figures.series_steps(scenario.run.duration_ns))
@@ -93,6 +93,8 @@ def summarise(results: Results) -> dict[str, Any]:
         "undeclared": [] if measured is None else measured.undeclared,
         "tcp": None if measured is None else tables.tcp(measured),
         "precision": precision,
+        "data_plane": None if measured is None else measured.live.get("data_plane"),
+        "orders": [] if measured is None else measured.live.get("lifecycle", []),
         "verdict": overall(flows, precision, violations),
         "violations": violations,
     }
@@ -111,10 +113,14 @@ def overall(flows: list[dict[str, Any]], precision: dict[str, Any], violations: 
     return "met"
 
 
-def _events(scenario: Scenario) -> list[dict[str, Any]]:
-    """Changes of link conditions, on the time axis of the series (which starts after the warm-up)."""
+def _events(scenario: Scenario, measured: Measured | None) -> list[dict[str, Any]]:
+    """Changes of link conditions and orders to nodes, on the time axis of the series (which starts after the warm-up)."""
     marks = {(event.at_ns, event.note): None for event in scenario.events if event.note is not None}
-    return [{"time_s": (at_ns - scenario.run.warm_up_ns) / 1e9, "text": note} for at_ns, note in marks]
+    for order in [] if measured is None else measured.live.get("lifecycle", []):
+        told = f"node {order['node']}: {order['order']}, by {order['by']}"
+        problem = f"; {order['problem']}" if order["problem"] else ""
+        marks[order["asked_ns"], told + problem] = None
+    return [{"time_s": (at_ns - scenario.run.warm_up_ns) / 1e9, "text": note} for at_ns, note in sorted(marks)]
 
 
 def _by_pair(messages: pl.DataFrame) -> dict[tuple[str, str], pl.DataFrame]:

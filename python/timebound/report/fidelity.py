@@ -58,6 +58,9 @@ def fidelity(run: Run) -> Markup:
                     "ordinary: the kernel may run others first, so lateness is higher",
                 ),
             ),
+            ("Data plane", _data_plane(run.data_plane)),
+            ("Frames per second", _load(run.data_plane)),
+            ("Cost of the data plane", _cost(run.data_plane)),
             ("Rights", _yes(precision.get("rootless"), "without root, in user namespaces", "root")),
         ]
     )
@@ -78,6 +81,41 @@ def fidelity(run: Run) -> Markup:
         el("h3", "Pre-flight check") if ran else None,
         (checks.render() if checks.rows else el("p", "No check was recorded.", class_="note")) if ran else None,
     )
+
+
+def _data_plane(found: Mapping[str, Any]) -> str | None:
+    """Which back end carried the frames, and why."""
+    names = {"ring": "packet ring", "tap": "TAP and io_uring"}
+    back_end = text(found.get("back_end"))
+    if not back_end:
+        return None
+    stamps = {
+        "kernel": "arrivals stamped by the kernel",
+        "reaped": "arrivals stamped when they were reaped, later than they came",
+    }
+    parts = [
+        names.get(back_end, back_end),
+        text(found.get("reason")),
+        stamps.get(text(found.get("stamps")) or "", ""),
+        f"{count_text(figure(found.get('threads')))} threads of its own for input and output",
+        "back-pressure at the hosts" if found.get("back_pressure") is True else "",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _load(found: Mapping[str, Any]) -> str | None:
+    incoming, outgoing = figure(found.get("frames_in_per_s")), figure(found.get("frames_out_per_s"))
+    peak = figure(found.get("peak_out_per_s"))
+    if incoming is None or outgoing is None or peak is None:
+        return None
+    return f"{incoming:,.0f} in, {outgoing:,.0f} out on average; {peak:,.0f} out in the busiest 100 ms"
+
+
+def _cost(found: Mapping[str, Any]) -> str | None:
+    cost, slept, spun = (figure(found.get(key)) for key in ("cpu_us_per_frame", "slept_share", "spun_share"))
+    if cost is None or slept is None or spun is None:
+        return None
+    return f"{time_text(cost)} of CPU per frame; asleep {share_text(slept)} of the time, spinning {share_text(spun)}"
 
 
 def _time(value: object) -> str | None:

@@ -266,6 +266,7 @@ class Run:
     undeclared: list[Mapping[str, Any]]
     tcp: Mapping[str, Any]
     precision: Mapping[str, Any]
+    data_plane: Mapping[str, Any]
     verdict: str
     violations: list[Mapping[str, Any]]
     failure: str = ""
@@ -304,6 +305,7 @@ class Run:
             undeclared=items(summary.get("undeclared")),
             tcp=mapping(summary.get("tcp")),
             precision=mapping(summary.get("precision")),
+            data_plane=mapping(summary.get("data_plane")),
             verdict=text(summary.get("verdict")) or "unmeasured",
             violations=items(summary.get("violations")),
             failure=text(summary.get("failure")),
