@@ -105,6 +105,21 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// Takes note of frames that came over a cut between two machines after their virtual arrival: what came that late went on
+    /// late, however punctual this machine's own departures were. Judged like those: by the 99th percentile over all frames.
+    pub(crate) fn crossed(&mut self, received: u64, late: u64, late_p99_ns: u64) {
+        let many = late > received / 100;
+        if self.verdict != Verdict::NotRun && many && late_p99_ns > self.limits.lateness_p99_ns {
+            self.verdict = Verdict::Disturbed;
+            self.reasons.push(format!(
+                "{late} of {received} frames from the other machine came after their virtual arrival, 1 in 100 of them {:.0} us late or \
+                 later; the limit is {:.0} us",
+                late_p99_ns as f64 / 1_000.0,
+                self.limits.lateness_p99_ns as f64 / 1_000.0
+            ));
+        }
+    }
+
     /// Of a run that measured nothing.
     #[must_use]
     pub fn not_run(limits: &PrecisionPlan) -> Self {
@@ -560,5 +575,26 @@ mod tests {
     fn a_history_that_is_none_is_an_error() {
         let nonsense = crate::history::read(&b"x\n"[..]);
         assert!(judge(&PrecisionPlan::default(), SECOND, &Totals::default(), nonsense).is_err());
+    }
+
+    #[test]
+    fn frames_that_came_late_over_a_cut_disturb_the_run_if_they_are_many_and_much_too_late() {
+        let limits = PrecisionPlan::default();
+        let limit = limits.lateness_p99_ns;
+        let verdict = |received, late, p99| {
+            let mut found = Certificate {
+                verdict: Verdict::Good,
+                ..Certificate::not_run(&limits)
+            };
+            found.crossed(received, late, p99);
+            assert_eq!(found.reasons.is_empty(), found.verdict == Verdict::Good);
+            found.verdict
+        };
+        assert_eq!(verdict(1000, 11, limit + 1), Verdict::Disturbed);
+        assert_eq!(verdict(1000, 10, limit + 1), Verdict::Good);
+        assert_eq!(verdict(1000, 1000, limit), Verdict::Good);
+        let mut nothing = Certificate::not_run(&limits);
+        nothing.crossed(10, 10, u64::MAX);
+        assert_eq!(nothing.verdict, Verdict::NotRun);
     }
 }

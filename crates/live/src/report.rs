@@ -284,12 +284,15 @@ pub(crate) fn precision(plan: &PrecisionPlan, report: &PlaneReport, about: Circu
                 })
         },
     );
-    let certificate = judged.unwrap_or_else(|error| Certificate {
+    let mut certificate = judged.unwrap_or_else(|error| Certificate {
         // What cannot be shown to be good is not called good.
         verdict: Verdict::Disturbed,
         reasons: vec![format!("the history of the run cannot be read: {error}")],
         ..Certificate::not_run(plan)
     });
+    if let Some(cut) = &report.cut {
+        certificate.crossed(cut.received, cut.late, cut.lateness_p99_ns);
+    }
     Precision {
         certificate,
         totals,
