@@ -76,6 +76,20 @@ def test_a_held_network_is_commanded_and_what_is_killed_is_swept(tmp_path: Path,
         assert ask("exec", str(file), "h1", "--", "no-such-program-of-ours").returncode == 127
         assert ask("exec", "commanded", "h[1-2]", "--timeout", "0.3", "--", "sleep", "30").returncode == 124
         assert ask("exec", "commanded", "h9", "--", "true").returncode == 2
+        if os.geteuid() == 0:
+            assert ask("exec", "commanded", "h1", "--", "ls", "/sys/class/net").stdout.split() == ["eth0", "lo"]
+        stubborn = subprocess.Popen(
+            timebound(
+                "exec", "commanded", "h1", "--", "sh", "-c", "trap '' INT TERM; echo on; while :; do sleep 0.1; done"
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert stubborn.stdout is not None and stubborn.stdout.readline() == "on\n"
+        stubborn.send_signal(signal.SIGINT)
+        _, said = stubborn.communicate(timeout=30)
+        assert stubborn.returncode == 130 and "Traceback" not in said
         assert ask("node", run["run_id"], "stop", "h2").returncode == 0
         refused = ask("node", "commanded", "stop", "h2")
         assert refused.returncode == 2 and "which is stopped" in refused.stderr

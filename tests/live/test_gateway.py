@@ -58,7 +58,7 @@ def tools() -> None:
 def test_hosts_behind_a_gateway_get_leases_names_and_a_way_out(tmp_path: Path, nat: bool, more: list[str]) -> None:
     tools()
     file, folder = tmp_path / "gateway.yaml", tmp_path / "run"
-    file.write_text(TEXT.replace("", "").replace("NAT", str(nat).lower()))
+    file.write_text(TEXT.replace("NAT", str(nat).lower()))
     command = [sys.executable, "-c", "from timebound.cli import main; main()", "emulate", str(file)]
     done = subprocess.run(
         [*command, "--output", str(folder), "--quiet", *more], capture_output=True, text=True, timeout=120
@@ -81,3 +81,16 @@ def test_hosts_behind_a_gateway_get_leases_names_and_a_way_out(tmp_path: Path, n
     assert "h2.plant.test\nAddress: 10.0.0.3" in look
     assert any(line.split()[:2] == ["10.0.0.3", "h2"] for line in look.splitlines())
     assert "default via 10.0.0.1" in look
+
+
+def test_a_network_that_is_only_held_has_its_leases_and_names_too(tmp_path: Path) -> None:
+    tools()
+    file = tmp_path / "gateway.yaml"
+    file.write_text(TEXT.replace("NAT", "true"))
+    command = [sys.executable, "-c", "from timebound.cli import main; main()", "exec", str(file), "h2", "--"]
+    look = "cat /etc/resolv.conf; busybox ip route; busybox nslookup h1.plant.test"
+    done = subprocess.run([*command, "sh", "-c", look], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert done.stdout.startswith("nameserver 10.0.0.1\nsearch plant.test\n")
+    assert "default via 10.0.0.1" in done.stdout
+    assert "h1.plant.test\nAddress: 10.0.0.2" in done.stdout

@@ -125,3 +125,11 @@ def test_any_text_is_a_quantity_or_a_unit_error(text: str) -> None:
 def test_light_takes_5_us_per_km() -> None:
     assert units.propagation_ns(1_000_000) == 5_000
     assert units.propagation_ns(1) == 1
+
+
+@pytest.mark.parametrize("kind", [value for value in vars(units).values() if isinstance(value, units.Kind)])
+def test_every_kind_has_words_for_its_limits(kind: units.Kind) -> None:
+    unit = next(iter(kind.units))
+    with pytest.raises(UnitError, match="out of range") as error:
+        parse(f"1e300 {unit}", kind)
+    assert kind.name in error.value.hint

@@ -205,7 +205,9 @@ class Commands:
             code = ended["exit_code"]
             outcome.exit_code = 128 + int(ended["signal"] or 0) if code is None else int(code)
             if running.told:
-                outcome.exit_code, outcome.error = EXIT_TIMEOUT, f"ended after {self._timeout_s:g} s"
+                # Without a time limit it was an interrupt that ran out of patience.
+                after = "an interrupt" if self._timeout_s is None else f"{self._timeout_s:g} s"
+                outcome.exit_code, outcome.error = EXIT_TIMEOUT, f"ended after {after}"
         else:
             return
         self._drain(running)

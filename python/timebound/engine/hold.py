@@ -90,6 +90,7 @@ def hold(
         programs=plan.programs,
         files=plan.files,
         roles=plan.roles,
+        hosts=plan.hosts,
     )
     programs.resolve(bare)
     network = Network(bare, bare.declaration())

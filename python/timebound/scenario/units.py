@@ -242,6 +242,8 @@ def limits(kind: Kind) -> tuple[str, str]:
         "size": ("0 B", "10 TB"),
         "share": ("0 %", "100 %"),
         "length": ("0 m", "100000 km"),
+        "CPU share": ("0 %", "102400 %"),
+        "frequency": ("0 MHz", "10000 GHz"),
     }[kind.name]
 
 

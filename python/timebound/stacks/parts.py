@@ -14,10 +14,14 @@ def computer(scenario: Scenario, name: str) -> tuple[Computer, Computer]:
         PlanError: the scenario has no such machine.
     """
     if not scenario.machines:
-        raise PlanError("nodes[0]", "the scenario names no machines", "add network.machines, or leave --machine out")
+        raise PlanError(
+            "network.machines", "the scenario names no machines", "add network.machines, or leave --machine out"
+        )
     known = [machine.name for machine in scenario.machines]
     if name not in known:
-        raise PlanError("nodes[0]", f"the scenario has no machine {name!r}", f"its machines are {', '.join(known)}")
+        raise PlanError(
+            "network.machines", f"the scenario has no machine {name!r}", f"its machines are {', '.join(known)}"
+        )
     first, second = scenario.machines
     return (first, second) if first.name == name else (second, first)
 

@@ -62,6 +62,7 @@ impl Nodes {
         if room.is_none() {
             let furniture = Furniture {
                 hostname: &node.hostname,
+                network: node.namespace(),
                 hosts: &self.hosts_file,
                 files: &node.files,
                 folder: &self.folder,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
@@ -31,6 +31,8 @@ pub(super) struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct Furniture<'a> {
     pub(super) hostname: &'a str,
+    /// The node's network namespace, whose interfaces `/sys/class/net` is to show.
+    pub(super) network: BorrowedFd<'a>,
     /// Names of all nodes of the run; shown read-only as `/etc/hosts`.
     pub(super) hosts: &'a Path,
     pub(super) files: &'a [FilePlan],
@@ -65,6 +67,7 @@ impl Furniture<'_> {
         // Unsharing the mount namespace also takes this thread's root and working folder from the process's (unshare(2)).
         // SAFETY: takes an integer.
         check(unsafe { libc::unshare(libc::CLONE_NEWUTS | libc::CLONE_NEWNS) })?;
+        self.show_devices()?;
         let name = self.hostname.as_bytes();
         // SAFETY: the name is live for the call and is given with its length.
         check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) })?;
@@ -89,6 +92,18 @@ impl Furniture<'_> {
             uts: open("uts")?,
             mount: open("mnt")?,
         })
+    }
+
+    /// A sysfs shows the network devices of the namespace in which it was mounted (as `ip netns exec` has it).
+    fn show_devices(&self) -> io::Result<()> {
+        // SAFETY: takes two integers; this thread ends with the call.
+        check(unsafe { libc::setns(self.network.as_raw_fd(), libc::CLONE_NEWNET) })?;
+        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+        match mount(Path::new("sysfs"), Path::new("/sys"), Some(c"sysfs"), flags) {
+            // A user namespace may not uncover what something of the host covers in /sys (mount_namespaces(7)): it stays as it is.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            other => other,
+        }
     }
 
     /// Everything that the node sees otherwise than the host.

@@ -24,11 +24,12 @@ use timebound_model::{Class, NodeId, PortId, Time};
 /// The last part of a wait is spun, since a sleeping thread wakes late: as long as wake-ups were late of late, within these
 /// limits. An idle virtual machine wakes 60 to 100 us late, a busy one 10.
 const SPIN: std::ops::RangeInclusive<u64> = 8_000..=200_000;
-/// Longest spin in dense traffic. Where wake-ups are prompt (a busy machine never lets its CPUs sleep) it is shorter: at 20,000
-/// frames/s beside a CPU hog a spin that was always this long took 45 us of CPU per frame, and p99 was twice as high.
+/// At least this much is spun before whatever is due, however short the wait. Longer it is not in dense traffic: at 20,000 frames/s
+/// beside a CPU hog a spin of 40 us took 45 us of CPU per frame, and p99 was twice as high.
 const DENSE: u64 = 10_000;
-/// Only a wait longer than this ends in a long spin.
-const SPARSE: u64 = 1_000_000;
+/// At most this part of a wait is spun. In dense traffic a long spin would keep the kernel's own work (soft interrupts) from this CPU,
+/// since the thread runs under SCHED_FIFO; measured at 20,000 frames/s, p99 rose from 60 us to milliseconds.
+const SPUN_PART: u64 = 4;
 /// Longest sleep; what is due at intervals is looked at this often.
 const LONGEST_SLEEP: u64 = 50_000_000;
 /// Interval of clock and ring checks.
@@ -110,7 +111,7 @@ pub(crate) struct Plane<I, O, const CAPTURE: bool> {
     next_sample: u64,
     /// How long before something is due sleeping ends.
     spin: u64,
-    /// The last thing it did was a sleep to the end, long before anything was due.
+    /// The last thing it did was a sleep to the end: what is left of the wait is to be spun.
     rested: bool,
     next_check: u64,
     ring_lost: u64,
@@ -322,13 +323,10 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         if next <= now || self.inlet.is_ready() {
             return;
         }
-        // A long spin needs a long sleep before it: in dense traffic it would keep the kernel's own work (soft interrupts) from
-        // this CPU, since this thread runs under SCHED_FIFO; measured at 20,000 frames/s, p99 rose from 60 us to milliseconds.
-        let dense = self.spin.min(DENSE);
         let spin = if std::mem::take(&mut self.rested) {
             self.spin
         } else {
-            dense
+            self.spin.min(((next - now) / SPUN_PART).max(DENSE))
         };
         if next - now <= spin {
             self.outlet.history.rest(next);
@@ -338,8 +336,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             self.counts.spun_ns += clock::monotonic() - now;
             return;
         }
-        let sparse = next - now > SPARSE;
-        let until = (next - if sparse { self.spin } else { dense })
+        let until = (next - spin)
             .min(self.next_sample.max(now))
             .min(now + LONGEST_SLEEP);
         self.outlet.history.rest(until);
@@ -349,7 +346,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         self.counts.slept_ns += woken - now;
         if rested {
             self.adapt(woken.saturating_sub(until));
-            self.rested = sparse;
+            self.rested = true;
         }
     }
 
