@@ -81,6 +81,7 @@ impl Nodes {
     ///
     /// # Errors
     /// When the groups cannot be opened.
+    #[cfg(feature = "endpoints")]
     pub(crate) fn bare_entrance(&self, node: &Node) -> io::Result<Entrance> {
         Ok(Entrance {
             doors: self.doors(node)?,
