@@ -161,10 +161,11 @@ fn losses_in_bursts_are_exactly_the_seeded_ones() {
     let folder = Folder::new("gilbert");
     let loss = json!({"loss": {"kind": "gilbert-elliott", "good_to_bad": 0.05, "bad_to_good": 0.25,
         "loss_in_good": 0.0, "loss_in_bad": 1.0}});
-    let mut plan = recorded(&folder, direction(100_000_000, 0, loss), 2.2);
+    let mut plan = recorded(&folder, direction(100_000_000, 0, loss), 3.0);
     plan["programs"] = json!([
         python("receive", "h2", RECEIVER, None),
-        python("send", "h1", &sender(1_500, 100, 0.001), None)
+        // When the receiver is there for certain: its socket is counted below.
+        python("send", "h1", &sender(1_500, 100, 0.001), Some(700_000_000))
     ]);
     plan["drain_ns"] = json!(2_500_000_000u64);
     let Some(said) = run(&folder, &plan) else { return };
@@ -195,13 +196,13 @@ fn a_link_with_a_trace_carries_its_capacity() {
     let mut forward = direction(1_000_000, 3_000_000, json!({}));
     forward["trace"] = json!("t");
     forward["buffer_bytes"] = json!(60_000);
-    let mut plan = recorded(&folder, forward, 3.2);
+    let mut plan = recorded(&folder, forward, 4.0);
     // Five packets in 10 ms, unevenly: 6.016 Mbit/s of 1504 bytes.
     plan["network"]["traces"] = json!({"t": [1, 1, 4, 9, 10]});
     plan["network"]["links"][1]["backward"]["trace"] = Value::Null;
     plan["programs"] = json!([
         python("receive", "h2", RECEIVER, None),
-        python("send", "h1", &sender(2_500, 1_472, 0.001), None)
+        python("send", "h1", &sender(2_500, 1_472, 0.001), Some(700_000_000))
     ]);
     plan["drain_ns"] = json!(2_500_000_000u64);
     let Some(said) = run(&folder, &plan) else { return };
