@@ -86,17 +86,19 @@ def test_a_run_measures_what_was_predicted(tmp_path: Path, stack: str, qos: int)
     file = scenario(tmp_path, stack, qos)
     if "udp" in stack:
         file.write_text(file.read_text().replace("4000 B", "1400 B"))
-    code, summary = run(file, tmp_path / "run")
-    assert code in (0, 4)
-    check(summary, qos)
-    messages = pl.read_parquet(tmp_path / "run" / "messages.parquet")
+    # A machine that stalls makes TCP repeat and join segments. Such a run is tried again; the last one counts in any case.
+    for attempt in range(3):
+        folder = tmp_path / f"run{attempt}"
+        code, summary = run(file, folder)
+        assert code in (0, 4)
+        check(summary, qos)
+        if code == 0 and not summary["tcp"]["retransmissions"]:
+            break
+    messages = pl.read_parquet(folder / "messages.parquet")
     assert messages.filter(pl.col("network_ns").is_null()).height == 0
     shares = messages["network_ns"] + messages["broker_ns"] + messages["host_ns"]
     assert (shares == messages["received_ns"] - messages["sent_ns"]).all()
     undeclared = [entry for entry in summary["undeclared"] if "control packets" not in entry["protocol"]]
-    if code == 4 or summary["tcp"]["retransmissions"]:
-        # A machine that stalls makes TCP repeat and join segments: larger than declared, and reported as that. Nothing else.
-        undeclared = [entry for entry in undeclared if not entry["protocol"].startswith("larger than")]
     assert undeclared == [], undeclared
 
 

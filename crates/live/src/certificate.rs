@@ -106,7 +106,8 @@ pub struct Certificate {
 
 impl Certificate {
     /// Takes note of frames that came over a cut between two machines after their virtual arrival: what came that late went on
-    /// late, however punctual this machine's own departures were. Judged like those: by the 99th percentile over all frames.
+    /// late, however punctual this machine's own departures were. More than 1 in 100 may not be late, unless 99 in 100 of the late
+    /// ones are so by no more than the limit for departures.
     pub(crate) fn crossed(&mut self, received: u64, late: u64, late_p99_ns: u64) {
         let many = late > received / 100;
         if self.verdict != Verdict::NotRun && many && late_p99_ns > self.limits.lateness_p99_ns {

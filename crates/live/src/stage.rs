@@ -13,6 +13,7 @@ use crate::plane::{
 use crate::writer::{ProbeLog, Progress, QUEUE, Writer};
 use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -261,6 +262,7 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
                 .map(|node| (node.address, (node.id, node.mac)))
                 .collect(),
             by_mac: gateways(parts.plan, parts.nodes),
+            gateways: gateway_of_each(parts.plan, parts.nodes),
         },
         classes: parts.network.streams.iter().map(|stream| stream.class).collect(),
         shared: parts.shared,
@@ -269,6 +271,21 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
         duration: parts.plan.duration_ns,
     });
     thread("fabric", move || plane.run())
+}
+
+/// Who is whose gateway.
+fn gateway_of_each(plan: &Plan, nodes: &Nodes) -> BTreeMap<NodeId, NodeId> {
+    let id = |address: Ipv4Addr| {
+        nodes
+            .list
+            .iter()
+            .find(|node| node.address == address)
+            .map(|node| node.id)
+    };
+    plan.hosts
+        .iter()
+        .filter_map(|host| Some((nodes.get(&host.node)?.id, id(host.gateway?)?)))
+        .collect()
 }
 
 /// Cards of hosts with several interfaces.

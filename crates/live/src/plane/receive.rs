@@ -25,6 +25,9 @@ pub struct Refusals {
     pub too_long: u64,
 }
 
+/// RFC 2131, section 4.1.
+const DHCP_SERVER: u16 = 67;
+
 /// Fragments remembered, so that later ones travel with the first (RFC 791: identification, source, destination, protocol).
 const FRAGMENTS: usize = 64;
 
@@ -81,9 +84,21 @@ pub(crate) struct Directory {
     pub(crate) by_address: BTreeMap<Ipv4Addr, (NodeId, [u8; 6])>,
     /// Hosts that pass on what is not for them.
     pub(crate) by_mac: BTreeMap<[u8; 6], NodeId>,
+    /// The gateway of each host that has one.
+    pub(crate) gateways: BTreeMap<NodeId, NodeId>,
 }
 
 impl Directory {
+    /// Where a host's broadcasts in search of a DHCP server go (RFC 2131, section 4.1): to its gateway alone, which has the leases.
+    /// Flooded, the start of hundreds of hosts would be a storm. A host without a gateway asks everybody: any program may answer.
+    fn lease_server(&self, host: NodeId, route: Route, packet: &Ipv4<'_>) -> Option<NodeId> {
+        let asks = route == Route::Broadcast
+            && packet.key.protocol == packet::UDP
+            && packet.key.destination_port == DHCP_SERVER
+            && !packet.later_fragment;
+        self.gateways.get(&host).filter(|_| asks).copied()
+    }
+
     /// The host for which a frame is: the one whose address it bears, unless it is addressed to the card of another, which is to
     /// pass it on (a gateway).
     fn destination(&self, frame: &[u8], address: Ipv4Addr) -> Option<NodeId> {
@@ -205,7 +220,10 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         let route = if judgement.stream != NO_STREAM {
             Route::Tree(StreamId(judgement.stream))
         } else if let Some(route) = group_route(bytes) {
-            route
+            match self.directory.lease_server(host, route, packet) {
+                Some(gateway) => Route::Unicast(gateway),
+                None => route,
+            }
         } else if let Some(destination) = self.directory.destination(bytes, packet.key.destination.into()) {
             Route::Unicast(destination)
         } else {

@@ -320,10 +320,12 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         let next = self.lanes.iter().map(Lane::next).min().unwrap_or(u64::MAX);
         let now = clock::monotonic();
         self.outlet.history.look(now);
+        // Of this wait alone: a sleep that ended too late leaves nothing to be spun, and the next wait is another.
+        let rested = std::mem::take(&mut self.rested);
         if next <= now || self.inlet.is_ready() {
             return;
         }
-        let spin = if std::mem::take(&mut self.rested) {
+        let spin = if rested {
             self.spin
         } else {
             self.spin.min(((next - now) / SPUN_PART).max(DENSE))
