@@ -8,12 +8,15 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from timebound.cli import reproduce_velox
 from timebound.cli.common import AsJson, Output, Quiet, print_json, stderr
+from timebound.cli.reproduce_velox import VeloxOptions
 from timebound.cli.run import Rootless
 from timebound.engine.folder import FolderError
 
 EXPERIMENTS = {
     "mqtt-scalability": "up to 350 MQTT clients on one broker: CPU, traffic and packets by QoS (vNET, sections II and III)",
+    "velox-model": "the mean delay of DDS by the model of Velox, as printed and corrected, beside a safe bound (section 2.1)",
 }
 
 
@@ -32,6 +35,7 @@ def reproduce(
         tuple[int, ...], Parameter(negative=(), help="1: one subscriber; 2: one to one. Default: both.")
     ] = (),
     qos: Annotated[tuple[int, ...], Parameter(negative=(), help="QoS levels. Default: 0, 1 and 2.")] = (),
+    velox: Annotated[VeloxOptions | None, Parameter(name="*")] = None,
     output: Output = None,
     rootless: Rootless = False,
     json: AsJson = False,
@@ -50,6 +54,12 @@ def reproduce(
         return 0
     if experiment not in EXPERIMENTS:
         raise _refused(f"there is no experiment {experiment!r}", f"there are: {', '.join(EXPERIMENTS)}")
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    folder = Path(output) if output else Path("runs") / f"{experiment}-{stamp}"
+    if experiment == "velox-model":
+        return reproduce_velox.run(velox or VeloxOptions(), folder, json=json)
+    if velox is not None and (stated := velox.stated()):
+        raise _refused(f"{experiment} has no {stated[0]}", "it is a parameter of velox-model")
     from timebound.reproduce.scalability import cells as parts
 
     if not 2 <= clients <= parts.MOST_CLIENTS:
@@ -62,8 +72,6 @@ def reproduce(
     from timebound.cli.live_progress import TerminalProgress
     from timebound.reproduce.scalability import experiment as runner
 
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    folder = Path(output) if output else Path("runs") / f"{experiment}-{stamp}"
     wanted = runner.cells_of(clients, scenarios, levels, full=full)
     with TerminalProgress(quiet or json) as progress:
         try:
