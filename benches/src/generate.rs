@@ -131,6 +131,7 @@ fn link(draw: &mut Draw, a: String, b: String, fifo: bool) -> LinkDecl {
             ..ImpairmentsDecl::default()
         },
         trace: None,
+        slots: None,
     };
     LinkDecl {
         a,
@@ -166,19 +167,45 @@ fn stream(draw: &mut Draw, number: u64, hosts: u64, count: u64, classes: u64) ->
         2 => draw.between(0, period_ns),
         _ => draw.between(0, 2 * period_ns),
     };
+    let arrival = ArrivalDecl::Periodic {
+        period_ns,
+        jitter_ns,
+        frames_bytes,
+    };
+    let (arrival, release) = if draw.one_in(4) {
+        bucket(draw, period_ns, &arrival)
+    } else {
+        (arrival, ReleaseDecl::Periodic { offset_ns: None })
+    };
     StreamDecl {
         name: format!("f{number}"),
         source: format!("h{source}"),
         destinations,
         class: (draw.between(0, classes - 1)) as u8,
         role: RoleDecl::Data,
-        arrival: ArrivalDecl::Periodic {
-            period_ns,
-            jitter_ns,
-            frames_bytes,
-        },
-        release: ReleaseDecl::Periodic { offset_ns: None },
+        arrival,
+        release,
         deadline_ns: None,
         route: None,
     }
+}
+
+/// A token bucket of the same rate whose burst holds one to four releases of one size, or of two.
+fn bucket(draw: &mut Draw, period_ns: u64, periodic: &ArrivalDecl) -> (ArrivalDecl, ReleaseDecl) {
+    let ArrivalDecl::Periodic { frames_bytes, .. } = periodic else {
+        return (periodic.clone(), ReleaseDecl::Silent);
+    };
+    let sum: u64 = frames_bytes.iter().map(|bytes| u64::from(*bytes)).sum();
+    let burst_bytes = sum * draw.between(1, 4) + draw.between(0, sum);
+    let arrival = ArrivalDecl::TokenBucket {
+        rate_bps: (sum * 8_000_000_000 / period_ns).max(1),
+        burst_bytes,
+        min_frame_bytes: frames_bytes.iter().copied().min().unwrap_or(84),
+        max_frame_bytes: frames_bytes.iter().copied().max().unwrap_or(1538),
+    };
+    let release = ReleaseDecl::Greedy {
+        offset_ns: None,
+        frames_bytes: frames_bytes.clone(),
+    };
+    (arrival, release)
 }

@@ -93,6 +93,10 @@ pub fn check(seed: u64, index: u64, limits: &Limits, evaluations: u64) -> Held {
 fn period(stream: &timebound_model::Stream) -> u64 {
     match &stream.arrival {
         timebound_model::Arrival::Periodic { period, .. } => period.0,
+        // Its burst comes again after twice this time.
+        timebound_model::Arrival::TokenBucket {
+            rate, burst_bytes, ..
+        } => burst_bytes.saturating_mul(8_000_000_000) / rate.0,
         timebound_model::Arrival::Unbounded { .. } => 0,
     }
 }

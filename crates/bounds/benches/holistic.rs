@@ -34,6 +34,7 @@ fn direction() -> DirectionDecl {
         buffer_bytes: 1 << 20,
         impairments: ImpairmentsDecl::default(),
         trace: None,
+        slots: None,
     }
 }
 

@@ -89,6 +89,8 @@ pub(crate) fn unanalysable(network: &Network, id: PortId) -> Option<Cause> {
         "shares a half-duplex medium"
     } else if port.impairments.duplication > 0.0 {
         "duplicates frames"
+    } else if port.slots.is_some() {
+        "sends in slots"
     } else if port.trace.is_some() {
         "has a rate that follows a trace"
     } else if port.impairments.disconnections.is_some() {

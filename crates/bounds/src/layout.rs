@@ -10,8 +10,9 @@
 
 use crate::options::Options;
 use crate::port::Demand;
+use crate::service::bucket::{Envelope, burst_time};
 use std::collections::BTreeMap;
-use timebound_model::{Arrival, Class, Discipline, Network, PortId, Span, StreamId, WireBytes};
+use timebound_model::{Arrival, Class, Discipline, Network, PortId, Span, Stream, StreamId, WireBytes};
 
 /// No slot, level or cause.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -26,6 +27,8 @@ pub(crate) struct Flow {
     pub(crate) bytes: WireBytes,
     /// Frames of this size per release.
     pub(crate) multiplicity: u64,
+    /// Of a token bucket: what a release is (`bytes` is its least frame then, for which responses are longest).
+    pub(crate) envelope: Option<Envelope>,
     /// Position of its first hop in [`Layout::slot_of`]; the others follow in the order of the tree.
     pub(crate) first_hop: usize,
 }
@@ -193,7 +196,10 @@ impl Layout {
                 self.slots[slot].flow = index;
                 self.slots[slot].level = level_of[place];
                 self.slots[slot].own = own;
-                let weight = own.saturating_mul(flow.multiplicity);
+                let weight = match &flow.envelope {
+                    Some(envelope) => envelope.weight(network.ports[hop.port.index()].rate),
+                    None => own.saturating_mul(flow.multiplicity),
+                };
                 self.demands[slot] = Demand::new(flow.period, weight, 0);
             }
         }
@@ -310,12 +316,42 @@ fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std::ops::Rang
                     jitter: (*jitter).max(observed).0,
                     bytes,
                     multiplicity,
+                    envelope: None,
                     first_hop,
                 });
                 first_hop += stream.tree.hops.len();
             }
         }
+        if let Some(flow) = bucket(stream, StreamId::new(index), options, first_hop) {
+            first_hop += stream.tree.hops.len();
+            flows.push(flow);
+        }
         flows_of.push(first..flows.len());
     }
     (flows, flows_of)
+}
+
+/// The flow that covers a token bucket; its jitter stands for the burst, and is no lateness.
+fn bucket(stream: &Stream, id: StreamId, options: &Options, first_hop: usize) -> Option<Flow> {
+    let Arrival::TokenBucket {
+        rate,
+        burst_bytes,
+        min_frame,
+        max_frame,
+    } = stream.arrival
+    else {
+        return None;
+    };
+    let observed = options.jitter_override.get(&id).copied().unwrap_or(Span::ZERO);
+    let burst = burst_time(rate, burst_bytes).max(observed.0);
+    let envelope = Envelope::new(rate, burst, min_frame, max_frame);
+    Some(Flow {
+        stream: id,
+        period: envelope.period,
+        jitter: envelope.jitter,
+        bytes: min_frame,
+        multiplicity: 1,
+        envelope: Some(envelope),
+        first_hop,
+    })
 }

@@ -11,6 +11,7 @@ mod order;
 mod port;
 mod report;
 mod result;
+mod service;
 mod utilisation;
 
 pub use holistic::holistic;

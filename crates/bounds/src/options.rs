@@ -7,7 +7,8 @@ use timebound_model::{Span, StreamId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Release jitter that was observed at the first port. Where it exceeds the declared jitter it takes its place, so that
-    /// the report can print the bound for the arrivals that were seen. Ignored for streams without a declared arrival.
+    /// the report can print the bound for the arrivals that were seen. Ignored for streams without a declared arrival;
+    /// of a token bucket it is the time in which the burst that was observed comes at the token rate.
     pub jitter_override: BTreeMap<StreamId, Span>,
     /// Assume on every port one frame of undeclared best effort of [`timebound_model::Network::best_effort_frame`] bytes,
     /// below every declared class. Switch it off only to compare with published figures that leave it out.

@@ -70,10 +70,17 @@ fn outcome(pass: &Propagation<'_>, id: StreamId, leaf: Leaf, names: &[String]) -
         .map(|position| hop_result(pass, slowest, &path, position, names))
         .collect();
     let crossed = crossing(&pass.network.ports[port_at(leaf.hop).index()]);
-    let from_nominal = Span(end(slowest)).saturating_add(crossed);
+    let latest = Span(end(slowest)).saturating_add(crossed);
+    let from_actual = latest.saturating_sub(Span(slowest.jitter));
+    // A token bucket has no nominal releases.
+    let from_nominal = if slowest.envelope.is_some() {
+        from_actual
+    } else {
+        latest
+    };
     Outcome::Bound {
         from_nominal,
-        from_actual: from_nominal.saturating_sub(Span(slowest.jitter)),
+        from_actual,
         best_case,
         hops,
     }

@@ -52,7 +52,9 @@ fn sources(network: &Network) -> Vec<Source> {
             jitter: jitter.0,
             frames: frames.iter().map(|bytes| bytes.0).collect(),
         },
-        Arrival::Unbounded { .. } => panic!("the oracle only knows periodic streams"),
+        Arrival::TokenBucket { .. } | Arrival::Unbounded { .. } => {
+            panic!("the oracle only knows periodic streams")
+        }
     };
     network.streams.iter().map(source).collect()
 }

@@ -46,7 +46,7 @@ pub enum DropReason {
     Loss,
     /// Damaged on a link whose receiver drops damaged frames.
     Corruption,
-    /// The link was down or in a scheduled outage while the frame was sent.
+    /// The link was down or in a scheduled outage while the frame was sent, or no slot of its port is long enough for it.
     Outage,
     /// Nowhere to go: no path, no member of the group, not the source of the tree.
     NoRoute,

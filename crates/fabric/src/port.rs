@@ -9,7 +9,7 @@ use crate::slab::{List, NONE};
 use crate::wiring::Wiring;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use timebound_model::{Impairments, Network, NodeKind, PortId, Rate};
+use timebound_model::{Impairments, Network, NodeKind, PortId, Rate, Slots};
 
 /// What a port has done since the fabric was made or reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,6 +46,8 @@ pub(crate) struct PortState {
     pub(crate) held: bool,
     /// Delivery opportunities in place of a rate.
     pub(crate) opportunities: Option<Box<Opportunities>>,
+    /// Times in which frames may be sent, if not always.
+    pub(crate) slots: Option<Slots>,
     /// When the port looks again, `u64::MAX` while it does not wait for its link.
     pub(crate) wakes: u64,
     /// Way out of a shared segment: frames pass without queue and without a second serialisation.
@@ -54,7 +56,7 @@ pub(crate) struct PortState {
     pub(crate) cut: bool,
     /// Waits for its medium.
     pub(crate) requested: bool,
-    /// `NONE` for a full-duplex port.
+    /// `NONE` for a full-duplex port, and for one with slots: those of a medium do not overlap, so nobody arbitrates.
     pub(crate) medium: u32,
     pub(crate) reverse: u32,
     pub(crate) peer: u32,
@@ -96,11 +98,15 @@ impl PortState {
                 .trace
                 .clone()
                 .map(|trace| Box::new(Opportunities::new(trace))),
+            slots: port.slots.clone(),
             wakes: u64::MAX,
             passes: network.nodes[port.node.index()].kind == NodeKind::Segment,
             cut: false,
             requested: false,
-            medium: port.medium.map_or(NONE, |medium| medium.0),
+            medium: match (port.medium, &port.slots) {
+                (Some(medium), None) => medium.0,
+                _ => NONE,
+            },
             reverse: port.reverse.0,
             peer: port.peer.0,
             peer_is_host: peer.kind == NodeKind::Host,
@@ -173,7 +179,7 @@ impl PortState {
     /// May a frame have to wait although the port is idle?
     #[inline]
     pub(crate) fn is_gated(&self) -> bool {
-        self.held || self.opportunities.is_some()
+        self.held || self.opportunities.is_some() || self.slots.is_some()
     }
 
     /// Until when the port holds its frames back, if it does: `u64::MAX` while nobody knows.

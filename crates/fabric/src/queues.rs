@@ -91,6 +91,18 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
+    /// The frame that [`Queues::pop`] would take.
+    pub(crate) fn peek(&self, slab: &Slab) -> Option<u32> {
+        if self.occupied == 0 {
+            return None;
+        }
+        let class = match &self.service {
+            Service::StrictPriority | Service::Fifo => 7 - self.occupied.leading_zeros() as usize,
+            Service::DeficitRoundRobin(rounds) => rounds.clone().choose(self.occupied, &self.lists, slab),
+        };
+        self.lists[class].head()
+    }
+
     #[inline]
     pub(crate) fn pop(&mut self, slab: &Slab) -> Option<u32> {
         if self.occupied == 0 {

@@ -54,13 +54,14 @@ pub(crate) fn unimpaired(network: &Network) -> Arc<Network> {
     Arc::new(network)
 }
 
-/// The network for the pre-flight check: without outages and disconnections, since its time is not the run's, and without
+/// The network for the pre-flight check: without outages, disconnections and slots, since its time is not the run's, and without
 /// second copies on shared media, where they would hold back the probes that are timed alone. [`unprobed`] names these.
 pub(crate) fn for_preflight(network: &Network) -> Arc<Network> {
     let mut network = network.clone();
     for port in &mut network.ports {
         port.impairments.outages.clear();
         port.impairments.disconnections = None;
+        port.slots = None;
         if port.medium.is_some() {
             port.impairments.duplication = 0.0;
         }
@@ -75,6 +76,7 @@ pub(crate) fn unprobed(network: &Network, changes: &[(Time, Change)]) -> Vec<Str
         let what = [
             (!port.impairments.outages.is_empty(), "outages"),
             (port.impairments.disconnections.is_some(), "disconnections"),
+            (port.slots.is_some(), "slots"),
             (
                 port.medium.is_some() && port.impairments.duplication > 0.0,
                 "duplication on a shared medium",

@@ -77,6 +77,19 @@ pub struct DirectionDecl {
     /// Name of the trace whose opportunities take the place of the rate (which then is for figures only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+    /// Times in which this end may send; always where absent. On a half-duplex medium either every sender has slots or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotsDecl>,
+}
+
+/// Time division, see [`crate::Slots`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlotsDecl {
+    /// The cycles start at the start of the run.
+    pub cycle_ns: u64,
+    /// (start within the cycle, length) in ns.
+    pub slots_ns: Vec<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -218,6 +231,14 @@ pub enum ArrivalDecl {
         jitter_ns: u64,
         frames_bytes: Vec<u32>,
     },
+    /// In any closed window of length `d` frames of at most `burst_bytes + rate_bps d / 8` in all, each of `min_frame_bytes` to
+    /// `max_frame_bytes`. There is no nominal release: a deadline counts from the actual one.
+    TokenBucket {
+        rate_bps: u64,
+        burst_bytes: u64,
+        min_frame_bytes: u32,
+        max_frame_bytes: u32,
+    },
     /// Nothing is promised but the largest frame.
     Unbounded { max_frame_bytes: u32 },
 }
@@ -233,8 +254,15 @@ pub enum ReleaseDecl {
     },
     /// Gaps of one period plus an exponential extra with this mean.
     Sporadic { mean_extra_ns: u64 },
-    /// Poisson with this mean gap; for `Unbounded` arrivals.
+    /// Poisson with this mean gap; for `Unbounded` and `TokenBucket` arrivals, as the next two.
     Poisson { mean_gap_ns: u64, frame_bytes: u32 },
+    /// All that a `TokenBucket` allows, at once: its burst (from a random or given time on), then at its rate. Each release
+    /// consists of these frames.
+    Greedy {
+        #[serde(default)]
+        offset_ns: Option<u64>,
+        frames_bytes: Vec<u32>,
+    },
     /// Constant bit rate with this gap; for `Unbounded` arrivals.
     Constant { gap_ns: u64, frame_bytes: u32 },
     /// Bursts: `frames` back to back every `gap_ns`; for `Unbounded` arrivals.

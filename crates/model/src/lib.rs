@@ -8,6 +8,7 @@ pub mod declaration;
 pub mod ids;
 pub mod network;
 pub mod routes;
+mod slots;
 mod trace;
 pub mod units;
 
@@ -18,5 +19,6 @@ pub use network::{
     Arrival, Discipline, Hop, Impairments, Leaf, Link, Network, Node, NodeKind, Port, Release, Role, Stream,
     Tree,
 };
+pub use slots::Slots;
 pub use trace::Trace;
 pub use units::{Class, Rate, Span, Time, WireBytes};

@@ -3,6 +3,7 @@
 use crate::declaration::{DisconnectionsDecl, JitterDecl, JitterDistribution, LossDecl};
 use crate::ids::{LinkId, MediumId, NodeId, PortId, StreamId};
 use crate::routes::Routes;
+use crate::slots::Slots;
 use crate::trace::Trace;
 use crate::units::{Class, Rate, Span, Time, WireBytes};
 use serde::Serialize;
@@ -69,6 +70,8 @@ pub struct Port {
     pub impairments: Impairments,
     /// Delivery opportunities in place of the rate.
     pub trace: Option<Trace>,
+    /// Times in which it may send; `None`: always.
+    pub slots: Option<Slots>,
     /// The transmission resource it shares, if any.
     pub medium: Option<MediumId>,
 }
@@ -153,6 +156,14 @@ pub enum Arrival {
         jitter: Span,
         frames: Vec<WireBytes>,
     },
+    /// In any closed window of length `d` frames of `min_frame` to `max_frame` with at most `burst_bytes + rate d / 8` bytes in
+    /// all. `min_frame <= max_frame <= burst_bytes`.
+    TokenBucket {
+        rate: Rate,
+        burst_bytes: u64,
+        min_frame: WireBytes,
+        max_frame: WireBytes,
+    },
     Unbounded {
         max_frame: WireBytes,
     },
@@ -164,7 +175,7 @@ impl Arrival {
     pub fn largest_frame(&self) -> WireBytes {
         match self {
             Self::Periodic { frames, .. } => frames.iter().copied().max().unwrap_or(WireBytes(0)),
-            Self::Unbounded { max_frame } => *max_frame,
+            Self::TokenBucket { max_frame, .. } | Self::Unbounded { max_frame } => *max_frame,
         }
     }
 }
@@ -178,6 +189,11 @@ pub enum Release {
     },
     Sporadic {
         mean_extra: Span,
+    },
+    /// As fast as a token bucket allows, these frames at a time.
+    Greedy {
+        offset: Option<Span>,
+        frames: Vec<WireBytes>,
     },
     Poisson {
         mean_gap: Span,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use timebound_model::declaration::{
     ArrivalDecl, Declaration, DirectionDecl, ImpairmentsDecl, LinkDecl, NodeDecl, NodeKindDecl, QueueDecl,
-    ReleaseDecl, RoleDecl, StreamDecl,
+    ReleaseDecl, RoleDecl, SlotsDecl, StreamDecl,
 };
 use timebound_model::{CompileErrors, Network, NodeId, PortId, compile};
 
@@ -24,6 +24,7 @@ fn direction() -> DirectionDecl {
         buffer_bytes: 262_144,
         impairments: ImpairmentsDecl::default(),
         trace: None,
+        slots: None,
     }
 }
 
@@ -212,6 +213,112 @@ fn network_errors_have_their_place() {
     assert_eq!(
         errors(|d| d.nodes[3].switching_min_ns = 20_000),
         ["nodes[3].switching_min_ns: the least switching delay exceeds the greatest"]
+    );
+}
+
+#[test]
+fn token_buckets_let_their_frames_pass() {
+    let bucket = |rate_bps, burst_bytes, min_frame_bytes, max_frame_bytes| ArrivalDecl::TokenBucket {
+        rate_bps,
+        burst_bytes,
+        min_frame_bytes,
+        max_frame_bytes,
+    };
+    let greedy = |frames_bytes| ReleaseDecl::Greedy {
+        offset_ns: None,
+        frames_bytes,
+    };
+    let found = |arrival: ArrivalDecl, release: ReleaseDecl| {
+        errors(|d| {
+            d.streams[0].arrival = arrival;
+            d.streams[0].release = release;
+        })
+    };
+    let mut sound = declaration();
+    sound.streams[0].arrival = bucket(1_000_000, 3_000, 84, 1_538);
+    sound.streams[0].release = greedy(vec![1_538, 1_000]);
+    compile(&sound).expect("compiles");
+    let silent = ReleaseDecl::Silent;
+    let cases = [
+        (
+            bucket(0, 3_000, 84, 1_538),
+            "streams[0].arrival.rate_bps: a token rate of 0 bit/s is impossible",
+        ),
+        (
+            bucket(1_000, 1_537, 84, 1_538),
+            "streams[0].arrival.burst_bytes: a burst of 1537 bytes never lets a frame of 1538 bytes pass",
+        ),
+        (
+            bucket(1_000, 3_000, 90, 84),
+            "streams[0].arrival.min_frame_bytes: the least frame is larger than the largest",
+        ),
+        (
+            bucket(1, 1_000_000, 84, 84),
+            "streams[0].arrival.burst_bytes: 8000000000000000 ns is longer than 1000000000000000 ns",
+        ),
+    ];
+    for (arrival, expected) in cases {
+        let found = found(arrival, silent.clone());
+        assert_eq!(found, [expected]);
+    }
+    let does_not_fit = |frames: Vec<u32>| found(bucket(1_000, 3_000, 84, 1_538), greedy(frames)).remove(0);
+    for frames in [vec![], vec![83], vec![1_539], vec![1_500, 1_501]] {
+        assert!(does_not_fit(frames).contains("does not fit the token bucket"));
+    }
+    assert_eq!(
+        errors(|d| d.streams[0].release = greedy(vec![84])),
+        ["streams[0].release: a greedy release without a token bucket"]
+    );
+}
+
+fn slots(cycle_ns: u64, slots_ns: &[(u64, u64)]) -> Option<SlotsDecl> {
+    Some(SlotsDecl {
+        cycle_ns,
+        slots_ns: slots_ns.to_vec(),
+    })
+}
+
+#[test]
+fn slots_of_one_medium_fit_together() {
+    let half = |forward: &[(u64, u64)], backward: Option<SlotsDecl>| {
+        let forward = slots(1_000_000, forward);
+        move |d: &mut Declaration| {
+            d.links[0].half_duplex = true;
+            d.links[0].forward.slots = forward;
+            d.links[0].backward.slots = backward;
+        }
+    };
+    let mut sound = declaration();
+    half(
+        &[(0, 400_000)],
+        slots(1_000_000, &[(400_000, 200_000), (800_000, 200_000)]),
+    )(&mut sound);
+    let network = compile(&sound).expect("compiles");
+    assert_eq!(network.ports[0].slots.as_ref().map(|s| s.ranges().len()), Some(1));
+    assert_eq!(network.ports[1].slots.as_ref().map(|s| s.ranges().len()), Some(2));
+    assert_eq!(
+        errors(half(&[(0, 400_000)], None)),
+        ["links[0].backward.slots: \"s1\" has no slots on a medium where others have"]
+    );
+    assert_eq!(
+        errors(half(&[(0, 400_000)], slots(2_000_000, &[(400_000, 1)]))),
+        ["links[0].backward.slots: two cycles on one medium"]
+    );
+    assert_eq!(
+        errors(half(&[(0, 400_000)], slots(1_000_000, &[(399_999, 500_000)]))),
+        ["links[0].backward.slots: slots of \"s1\" and \"h1\" overlap"]
+    );
+    assert_eq!(
+        errors(|d| d.links[0].forward.slots = slots(10, &[(5, 6)])),
+        ["links[0].forward.slots: a slot that reaches beyond the end of the cycle"]
+    );
+    // 1538 bytes take 123.04 us.
+    assert_eq!(
+        errors(|d| d.links[0].forward.slots = slots(1_000_000, &[(0, 123_039)])),
+        [
+            "streams[0].arrival: a frame of 1538 bytes takes 123.04 us at h1->s1, and the longest slot there has \
+          123.039 us"
+        ]
     );
 }
 

@@ -31,6 +31,7 @@ fn link(a: String, b: String, rate_bps: u64) -> LinkDecl {
         buffer_bytes: 1 << 20,
         impairments: ImpairmentsDecl::default(),
         trace: None,
+        slots: None,
     };
     LinkDecl {
         a,

@@ -3,6 +3,7 @@
 //!
 //! Results depend on the network, the options and the seed alone. This room knows no kernel and no Python.
 
+mod bucket;
 mod histogram;
 mod outcome;
 mod replay;

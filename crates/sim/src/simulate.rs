@@ -180,6 +180,7 @@ mod tests {
                 ..ImpairmentsDecl::default()
             },
             trace: None,
+            slots: None,
         };
         let (a, b) = ("a".to_owned(), "b".to_owned());
         let link = LinkDecl {

@@ -1,12 +1,14 @@
 //! Release patterns: when each stream hands its frames to its first port.
 
+use crate::bucket::Bucket;
 use timebound_fabric::Draws;
-use timebound_model::{Arrival, Release, Span, Stream, Time, WireBytes};
+use timebound_model::units::NANOS_PER_SECOND;
+use timebound_model::{Arrival, Rate, Release, Span, Stream, Time, WireBytes};
 
 /// One release of a stream: all its frames enter back to back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Released {
-    /// What a deadline counts from.
+    /// What a deadline counts from (of a token bucket the actual release).
     pub nominal: Time,
     /// When the frames reach the first port: `nominal <= actual <= nominal + jitter`.
     pub actual: Time,
@@ -15,13 +17,14 @@ pub struct Released {
 /// The releases of one stream, in order of time.
 ///
 /// A stream with a declared arrival curve never exceeds it: whatever its pattern asks for is held back until the curve
-/// allows it, and each release consists of the frames of the curve. A stream without one (`Arrival::Unbounded`) sends
+/// allows it, and each release consists of the frames of the curve (of the pattern, where the curve is a token bucket). A stream without one (`Arrival::Unbounded`) sends
 /// single frames (or bursts) of the size that its pattern states, at most of the declared largest frame; a periodic or
 /// sporadic pattern has no period there and stays silent.
 #[derive(Debug, Clone)]
 pub struct Source {
     pattern: Pattern,
     curve: Option<Curve>,
+    bucket: Option<Bucket>,
     frames: Vec<WireBytes>,
     draws: Draws,
     last_actual: u64,
@@ -39,6 +42,14 @@ enum Pattern {
     Poisson {
         last: u64,
         mean_gap: u64,
+    },
+    /// The bucket at once, as much again at its rate, then a pause until it is full: on average its rate, with its burst again
+    /// and again.
+    Greedy {
+        from: u64,
+        sent: u64,
+        batch: u64,
+        refill: u64,
     },
     Trace {
         times: Vec<Time>,
@@ -82,24 +93,28 @@ impl Source {
                 jitter: jitter.0,
                 last_nominal: None,
             }),
-            Arrival::Unbounded { .. } => None,
+            Arrival::TokenBucket { .. } | Arrival::Unbounded { .. } => None,
         };
-        let pattern = pattern(&stream.release, curve.as_ref(), &mut draws);
-        let frames = match (&stream.arrival, &stream.release) {
-            (Arrival::Periodic { frames, .. }, _) => frames.clone(),
-            (Arrival::Unbounded { max_frame }, release) => {
-                let (count, frame) = match *release {
-                    Release::Burst { frames, frame, .. } => (frames as usize, frame),
-                    Release::Poisson { frame, .. } | Release::Constant { frame, .. } => (1, frame),
-                    Release::Trace { frame, .. } => (1, frame),
-                    Release::Periodic { .. } | Release::Sporadic { .. } | Release::Silent => (0, *max_frame),
-                };
-                vec![frame.min(*max_frame); count]
-            }
+        let bucket = match &stream.arrival {
+            Arrival::TokenBucket {
+                rate, burst_bytes, ..
+            } => Some(Bucket::new(*rate, *burst_bytes)),
+            Arrival::Periodic { .. } | Arrival::Unbounded { .. } => None,
+        };
+        let frames = frames(&stream.arrival, &stream.release);
+        let pattern = match (&stream.arrival, &stream.release) {
+            (
+                Arrival::TokenBucket {
+                    rate, burst_bytes, ..
+                },
+                Release::Greedy { offset, .. },
+            ) => greedy(*rate, *burst_bytes, *offset, &frames, &mut draws),
+            _ => pattern(&stream.release, curve.as_ref(), &mut draws),
         };
         Self {
             pattern,
             curve,
+            bucket,
             frames,
             draws,
             last_actual: 0,
@@ -110,6 +125,22 @@ impl Source {
     #[must_use]
     pub fn frames(&self) -> &[WireBytes] {
         &self.frames
+    }
+
+    /// What the bucket allows at the time that the pattern asks for.
+    fn admit(&mut self, wanted: u64) -> Released {
+        let actual = match (&mut self.bucket, &mut self.curve) {
+            (Some(bucket), _) => {
+                let bytes = self.frames.iter().map(|frame| u64::from(frame.0)).sum();
+                bucket.admit(wanted, bytes)
+            }
+            (None, Some(curve)) => return curve.admit(wanted),
+            (None, None) => wanted,
+        };
+        Released {
+            nominal: Time(actual),
+            actual: Time(actual),
+        }
     }
 
     fn regular(&mut self) -> Option<Released> {
@@ -127,15 +158,9 @@ impl Source {
         if *mean_extra > 0 {
             *next = next.saturating_add(self.draws.exponential(Span(*mean_extra)).0);
         }
-        let Some(curve) = self.curve.as_mut() else {
-            return Some(Released {
-                nominal: Time(nominal),
-                actual: Time(nominal),
-            });
+        let Some(curve) = self.curve.as_ref().filter(|_| *late) else {
+            return Some(self.admit(nominal));
         };
-        if !*late {
-            return Some(curve.admit(nominal));
-        }
         // A later release is never before an earlier one; that keeps it within its own jitter, too.
         let actual = nominal
             .saturating_add(self.draws.up_to(curve.jitter))
@@ -145,6 +170,33 @@ impl Source {
             nominal: Time(nominal),
             actual: Time(actual),
         })
+    }
+}
+
+/// What one release consists of.
+fn frames(arrival: &Arrival, release: &Release) -> Vec<WireBytes> {
+    let (count, frame) = match release {
+        Release::Greedy { frames, .. } => return frames.clone(),
+        Release::Burst { frames, frame, .. } => (*frames as usize, *frame),
+        Release::Poisson { frame, .. } | Release::Constant { frame, .. } | Release::Trace { frame, .. } => {
+            (1, *frame)
+        }
+        Release::Periodic { .. } | Release::Sporadic { .. } | Release::Silent => (0, WireBytes::MIN),
+    };
+    match arrival {
+        Arrival::Periodic { frames, .. } => frames.clone(),
+        Arrival::Unbounded { max_frame } => vec![frame.min(*max_frame); count],
+        Arrival::TokenBucket {
+            burst_bytes,
+            min_frame,
+            max_frame,
+            ..
+        } => {
+            let frame = frame.clamp(*min_frame, *max_frame);
+            // What exceeds a burst could not leave at once.
+            let room = *burst_bytes / u64::from(frame.0.max(1));
+            vec![frame; count.min(usize::try_from(room).unwrap_or(usize::MAX))]
+        }
     }
 }
 
@@ -175,7 +227,26 @@ fn pattern(release: &Release, curve: Option<&Curve>, draws: &mut Draws) -> Patte
             next: 0,
         },
         (Release::Periodic { .. } | Release::Sporadic { .. }, None)
-        | (Release::Burst { .. } | Release::Silent, _) => Pattern::Silent,
+        | (Release::Burst { .. } | Release::Silent | Release::Greedy { .. }, _) => Pattern::Silent,
+    }
+}
+
+fn greedy(
+    rate: Rate,
+    burst_bytes: u64,
+    offset: Option<Span>,
+    frames: &[WireBytes],
+    draws: &mut Draws,
+) -> Pattern {
+    let bytes: u64 = frames.iter().map(|frame| u64::from(frame.0)).sum();
+    let refill =
+        (u128::from(burst_bytes) * 8 * u128::from(NANOS_PER_SECOND)).div_ceil(u128::from(rate.0.max(1)));
+    let refill = u64::try_from(refill).unwrap_or(u64::MAX);
+    Pattern::Greedy {
+        from: offset.map_or_else(|| draws.up_to(refill), |offset| offset.0),
+        sent: 0,
+        batch: (burst_bytes / bytes.max(1)).max(1).saturating_mul(2),
+        refill,
     }
 }
 
@@ -193,15 +264,24 @@ impl Iterator for Source {
                 *next += 1;
                 times.get(*next - 1)?.0
             }
+            Pattern::Greedy { from, .. } => *from,
             Pattern::Silent => return None,
         };
-        Some(match &mut self.curve {
-            Some(curve) => curve.admit(wanted),
-            None => Released {
-                nominal: Time(wanted),
-                actual: Time(wanted),
-            },
-        })
+        let released = self.admit(wanted);
+        if let Pattern::Greedy {
+            from,
+            sent,
+            batch,
+            refill,
+        } = &mut self.pattern
+        {
+            *sent += 1;
+            if *sent == *batch {
+                *sent = 0;
+                *from = released.actual.0.saturating_add(*refill);
+            }
+        }
+        Some(released)
     }
 }
 
@@ -249,7 +329,42 @@ mod tests {
         ]
     }
 
+    fn with_greedy() -> impl Strategy<Value = Release> {
+        let greedy =
+            (proptest::option::of(0u64..5_000), 1usize..3).prop_map(|(offset, count)| Release::Greedy {
+                offset: offset.map(Span),
+                frames: vec![WireBytes(100); count],
+            });
+        prop_oneof![greedy, patterns()]
+    }
+
     proptest! {
+        #[test]
+        fn every_pattern_stays_within_its_token_bucket(
+            rate in 1u64..20_000_000_000, burst_bytes in 300u64..2_000, release in with_greedy(), seed: u64,
+        ) {
+            let arrival = Arrival::TokenBucket { rate: Rate(rate), burst_bytes, min_frame: WireBytes(90), max_frame: WireBytes(120) };
+            let silent = matches!(release, Release::Periodic { .. } | Release::Sporadic { .. });
+            let greedy = matches!(release, Release::Greedy { .. });
+            let source = Source::new(&stream(arrival, release), seed);
+            let bytes: u64 = source.frames().iter().map(|frame| u64::from(frame.0)).sum();
+            let at: Vec<u64> = source.take(80).map(|released| released.actual.0).collect();
+            prop_assert!(!silent || at.is_empty());
+            for (first, from) in at.iter().enumerate() {
+                for (later, to) in at.iter().enumerate().skip(first) {
+                    prop_assert!(from <= to);
+                    // In tokens, so that nothing is rounded.
+                    let sent = u128::from(bytes) * (later - first + 1) as u128 * 8_000_000_000;
+                    let allowed = u128::from(burst_bytes) * 8_000_000_000 + u128::from(rate) * u128::from(to - from);
+                    prop_assert!(sent <= allowed, "{sent} of {allowed}");
+                }
+            }
+            if greedy {
+                let burst = (burst_bytes / bytes) as usize;
+                prop_assert_eq!(at[0], at[burst - 1], "all of the burst at once");
+            }
+        }
+
         #[test]
         fn every_pattern_stays_within_the_declared_curve(period in 1u64..3_000, jitter in 0u64..10_000, release in patterns(), seed: u64) {
             let arrival = Arrival::Periodic { period: Span(period), jitter: Span(jitter), frames: vec![WireBytes(90), WireBytes(100)] };

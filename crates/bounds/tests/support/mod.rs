@@ -27,6 +27,7 @@ pub fn direction(rate_bps: u64, delay_ns: u64) -> DirectionDecl {
         buffer_bytes: 1 << 40,
         impairments: ImpairmentsDecl::default(),
         trace: None,
+        slots: None,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Ports whose frames may have to wait although nobody sends: held while the link carries nothing, or until the next
-//! opportunity of a trace.
+//! Ports whose frames may have to wait although nobody sends: held while the link carries nothing, until the next
+//! opportunity of a trace, or until a slot of their own.
 //!
 //! | what happens | the frame in transmission | frames that wait |
 //! |---|---|---|
@@ -9,15 +9,18 @@
 //! | an opportunity comes, link up | gets up to 1504 bytes of it, and the next frames the rest | |
 //! | an opportunity comes, frames are held | the opportunity is wasted | |
 //! | an opportunity comes, nothing waits | the opportunity is wasted | |
+//! | a frame is next, its slot has too little time left for it | | waits for the next slot that is long enough |
+//! | a frame is next, no slot is long enough for it | | is dropped |
 
 use super::Fabric;
 use crate::events::{Event, LAST};
-use crate::frame::Sink;
+use crate::frame::{DropReason, Sink};
 use crate::slab::NONE;
+use timebound_model::Time;
 
 impl Fabric {
     /// A port that sends nothing and has frames waiting: they start, or the port looks again when they may.
-    pub(super) fn serve(&mut self, now: u64, port: u32) {
+    pub(super) fn serve<S: Sink>(&mut self, now: u64, port: u32, sink: &mut S) {
         let state = &mut self.ports[port as usize];
         if let Some(opportunities) = &mut state.opportunities {
             opportunities.waste(now);
@@ -26,8 +29,31 @@ impl Fabric {
         }
         match state.held_until(now) {
             Some(until) => self.wake_at(until, port),
+            None if state.slots.is_some() => self.serve_in_slot(now, port, sink),
             None if state.medium == NONE => self.start_transmission(now, port),
             None => self.request_medium(now, port),
+        }
+    }
+
+    /// The frame whose turn it is starts if it ends within the slot; otherwise the port looks again when it would.
+    ///
+    /// No other frame goes before it for being shorter: that would change the order within and between classes.
+    fn serve_in_slot<S: Sink>(&mut self, now: u64, port: u32, sink: &mut S) {
+        loop {
+            let state = &mut self.ports[port as usize];
+            let (Some(index), Some(slots)) = (state.queues.peek(&self.slab), &state.slots) else {
+                return;
+            };
+            let wire = self.slab.get(index).frame.wire;
+            match slots.start(Time(now), state.rate.transmission_time(wire)) {
+                Some(start) if start.0 == now => return self.start_transmission(now, port),
+                Some(start) => return self.wake_at(start.0, port),
+                None => {
+                    state.queues.pop(&self.slab);
+                    state.counters.queued_bytes -= u64::from(wire.0);
+                    self.drop(now, Some(port), index, DropReason::Outage, sink);
+                }
+            }
         }
     }
 
@@ -56,7 +82,7 @@ impl Fabric {
         if state.opportunities.is_some() {
             self.deliver(now, port, sink);
         } else if state.sending == NONE && !state.requested && !state.queues.is_empty() {
-            self.serve(now, port);
+            self.serve(now, port, sink);
         }
     }
 

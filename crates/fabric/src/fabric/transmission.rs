@@ -31,7 +31,7 @@ impl Fabric {
         state.queues.push(&mut self.slab, index);
         state.count_queued(wire);
         if state.sending == NONE && !state.requested {
-            self.serve(now, port);
+            self.serve(now, port, sink);
         }
     }
 
@@ -72,7 +72,7 @@ impl Fabric {
         let waits = !self.ports[port as usize].queues.is_empty();
         if medium == NONE {
             if waits {
-                self.serve(now, port);
+                self.serve(now, port, sink);
             }
             return;
         }
@@ -80,7 +80,7 @@ impl Fabric {
             self.events.push(now, LAST, Event::Grant(medium));
         }
         if waits {
-            self.serve(now, port);
+            self.serve(now, port, sink);
         }
     }
 

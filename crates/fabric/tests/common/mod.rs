@@ -36,6 +36,7 @@ pub(crate) fn direction(rate_bps: u64, delay_ns: u64) -> DirectionDecl {
         buffer_bytes: 1 << 30,
         impairments: ImpairmentsDecl::default(),
         trace: None,
+        slots: None,
     }
 }
 

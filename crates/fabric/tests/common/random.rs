@@ -5,7 +5,7 @@ use std::sync::Arc;
 use timebound_fabric::{Change, Draws, Frame, NO_STREAM, Route};
 use timebound_model::declaration::{
     DirectionDecl, DisconnectionDistribution, DisconnectionsDecl, ImpairmentsDecl, JitterDecl,
-    JitterDistribution, LinkDecl, LossDecl, NodeDecl, NodeKindDecl, QueueDecl,
+    JitterDistribution, LinkDecl, LossDecl, NodeDecl, NodeKindDecl, QueueDecl, SlotsDecl,
 };
 use timebound_model::{
     Class, LinkId, Network, NodeId, NodeKind, PortId, Rate, Span, StreamId, Time, WireBytes,
@@ -85,7 +85,16 @@ fn direction(draws: &mut Draws, impaired: bool) -> DirectionDecl {
             ImpairmentsDecl::default()
         },
         trace: None,
+        slots: None,
     }
+}
+
+/// All frames fit at 100 Mbit/s; where the rate changes, some are dropped.
+fn slots(slots_ns: &[(u64, u64)]) -> Option<SlotsDecl> {
+    Some(SlotsDecl {
+        cycle_ns: 500_000,
+        slots_ns: slots_ns.to_vec(),
+    })
 }
 
 /// Switches in a ring (with a chord now and then), a shared segment on some, hosts on each.
@@ -94,6 +103,12 @@ pub(crate) fn network(draws: &mut Draws, impaired: bool) -> Arc<Network> {
     let mut join = |draws: &mut Draws, a: &str, b: &str, shared: bool| {
         let (forward, backward) = (direction(draws, impaired), direction(draws, impaired));
         let half_duplex = shared || one_in(draws, 4);
+        let (mut forward, mut backward) = (forward, backward);
+        let fast = forward.rate_bps.min(backward.rate_bps) >= 100_000_000;
+        if fast && !half_duplex && !a.starts_with('g') && !b.starts_with('g') && one_in(draws, 4) {
+            forward.slots = slots(&[(100_000, 400_000)]);
+            backward.slots = slots(&[(0, 90_000), (90_000, 330_000)]);
+        }
         links.push(LinkDecl {
             a: a.to_owned(),
             b: b.to_owned(),

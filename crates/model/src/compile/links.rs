@@ -3,9 +3,11 @@
 use super::{Checker, CompileErrors, Names};
 use crate::declaration::{
     Declaration, DirectionDecl, DisconnectionsDecl, ImpairmentsDecl, JitterDistribution, LossDecl, QueueDecl,
+    SlotsDecl,
 };
 use crate::ids::{LinkId, MediumId, NodeId, PortId};
 use crate::network::{Discipline, Impairments, Link, Node, NodeKind, Port};
+use crate::slots::Slots;
 use crate::trace::Trace;
 use crate::units::{Rate, Time};
 use std::collections::BTreeMap;
@@ -99,6 +101,9 @@ pub(super) fn compile_links(
             half_duplex: medium.is_some(),
         });
     }
+    if check.errors.is_empty() {
+        check_media(nodes, &ports, media, check);
+    }
     (links, ports, media)
 }
 
@@ -148,6 +153,89 @@ fn compile_trace(
     found
 }
 
+fn compile_slots(direction: &DirectionDecl, path: &str, check: &mut Checker) -> Option<Slots> {
+    let SlotsDecl { cycle_ns, slots_ns } = direction.slots.as_ref()?;
+    let path = format!("{path}.slots");
+    if direction.trace.is_some() {
+        check.error(
+            path.as_str(),
+            "slots beside a trace",
+            "a link has either slots or a trace of opportunities",
+        );
+    }
+    let cycle = check.time(&path, *cycle_ns);
+    let found = Slots::new(cycle, slots_ns);
+    if let Err(message) = &found {
+        check.error(
+            path,
+            *message,
+            "slots have a start and a length within the cycle, and do not overlap",
+        );
+    }
+    found.ok()
+}
+
+/// Senders of one medium take turns by slots, all of them or none, or the medium would have to arbitrate between both.
+fn check_media(nodes: &[Node], ports: &[Port], media: u32, check: &mut Checker) {
+    let path = |port: usize| {
+        let side = if port.is_multiple_of(2) {
+            "forward"
+        } else {
+            "backward"
+        };
+        format!("links[{}].{side}.slots", port / 2)
+    };
+    let mut senders: Vec<Vec<usize>> = vec![Vec::new(); media as usize];
+    for (index, port) in ports.iter().enumerate() {
+        if nodes[port.node.index()].kind == NodeKind::Segment {
+            if port.slots.is_some() {
+                check.error(
+                    path(index),
+                    "slots of a shared segment",
+                    "slots belong to those who send on it: state them for the other direction",
+                );
+            }
+        } else if let Some(medium) = port.medium {
+            senders[medium.0 as usize].push(index);
+        }
+    }
+    for senders in senders {
+        let Some(&first) = senders.iter().find(|port| ports[**port].slots.is_some()) else {
+            continue;
+        };
+        let mut known: Vec<usize> = Vec::new();
+        for port in senders {
+            let name = &nodes[ports[port].node.index()].name;
+            let Some(slots) = &ports[port].slots else {
+                check.error(
+                    path(port),
+                    format!("{name:?} has no slots on a medium where others have"),
+                    "give every sender of the medium its slots",
+                );
+                continue;
+            };
+            if ports[first].slots.as_ref().map(Slots::cycle) != Some(slots.cycle()) {
+                check.error(
+                    path(port),
+                    "two cycles on one medium",
+                    "state one cycle for all of them",
+                );
+                continue;
+            }
+            let overlaps = |other: &&usize| ports[**other].slots.as_ref().is_some_and(|s| s.overlap(slots));
+            if let Some(other) = known.iter().find(overlaps) {
+                let rival = &nodes[ports[*other].node.index()].name;
+                check.error(
+                    path(port),
+                    format!("slots of {name:?} and {rival:?} overlap"),
+                    "on one medium one sends at a time",
+                );
+            }
+            known.push(port);
+        }
+    }
+}
+
 #[expect(clippy::too_many_arguments, reason = "one port's parts; they are said once")]
 fn compile_port(
     direction: &DirectionDecl,
@@ -191,6 +279,7 @@ fn compile_port(
         buffer_bytes: direction.buffer_bytes,
         impairments: compile_impairments(&direction.impairments, &format!("{path}.impairments"), check),
         trace: compile_trace(direction.trace.as_deref(), path, medium, traces, check),
+        slots: compile_slots(direction, path, check),
         medium,
     }
 }

@@ -3,8 +3,8 @@
 use super::tree::compile_tree;
 use super::{Checker, Names};
 use crate::declaration::{ArrivalDecl, ReleaseDecl, RoleDecl, StreamDecl};
-use crate::network::{Arrival, Network, NodeKind, Release, Role, Stream};
-use crate::units::{Class, Span, Time};
+use crate::network::{Arrival, Network, NodeKind, Release, Role, Stream, Tree};
+use crate::units::{Class, NANOS_PER_SECOND, Rate, Span, Time, WireBytes};
 
 pub(super) fn compile_stream(
     decl: &StreamDecl,
@@ -55,8 +55,10 @@ pub(super) fn compile_stream(
     }
     let arrival = compile_arrival(&decl.arrival, path, check);
     let release = compile_release(&decl.release, path, check);
+    check_greedy(&arrival, &release, path, check);
     let source = source?;
     let tree = compile_tree(decl, path, network, names, source, &destinations, check);
+    check_slots(network, &tree, arrival.largest_frame(), path, check);
     if check.errors.len() > errors_before {
         return None;
     }
@@ -108,9 +110,114 @@ fn compile_arrival(decl: &ArrivalDecl, path: &str, check: &mut Checker) -> Arriv
                     .collect(),
             }
         }
+        ArrivalDecl::TokenBucket {
+            rate_bps,
+            burst_bytes,
+            min_frame_bytes,
+            max_frame_bytes,
+        } => {
+            let at = format!("{path}.arrival");
+            let min_frame = check.frame(&format!("{at}.min_frame_bytes"), *min_frame_bytes);
+            let max_frame = check.frame(&format!("{at}.max_frame_bytes"), *max_frame_bytes);
+            if min_frame > max_frame {
+                check.error(
+                    format!("{at}.min_frame_bytes"),
+                    "the least frame is larger than the largest",
+                    "exchange them",
+                );
+            }
+            check_bucket(*rate_bps, *burst_bytes, max_frame, &at, check);
+            Arrival::TokenBucket {
+                rate: Rate((*rate_bps).max(1)),
+                burst_bytes: *burst_bytes,
+                min_frame: min_frame.min(max_frame),
+                max_frame,
+            }
+        }
         ArrivalDecl::Unbounded { max_frame_bytes } => Arrival::Unbounded {
             max_frame: check.frame(&format!("{path}.arrival.max_frame_bytes"), *max_frame_bytes),
         },
+    }
+}
+
+/// A frame that is longer than every slot of a port would wait there for ever.
+fn check_slots(network: &Network, tree: &Tree, largest: WireBytes, path: &str, check: &mut Checker) {
+    for hop in &tree.hops {
+        let port = &network.ports[hop.port.index()];
+        let Some(slots) = &port.slots else { continue };
+        let takes = port.rate.transmission_time(largest);
+        if takes > slots.longest() {
+            check.error(
+                format!("{path}.arrival"),
+                format!(
+                    "a frame of {} bytes takes {takes} at {}, and the longest slot there has {}",
+                    largest.0,
+                    network.port_name(hop.port),
+                    slots.longest()
+                ),
+                "make the slots longer, the frames shorter (mtu) or the rate higher",
+            );
+            return;
+        }
+    }
+}
+
+fn check_bucket(rate_bps: u64, burst_bytes: u64, max_frame: WireBytes, at: &str, check: &mut Checker) {
+    if !(1..=10_000_000_000_000).contains(&rate_bps) {
+        check.error(
+            format!("{at}.rate_bps"),
+            format!("a token rate of {rate_bps} bit/s is impossible"),
+            "state a rate between 1 bit/s and 10 Tbit/s",
+        );
+        return;
+    }
+    if burst_bytes < u64::from(max_frame.0) {
+        check.error(
+            format!("{at}.burst_bytes"),
+            format!(
+                "a burst of {burst_bytes} bytes never lets a frame of {} bytes pass",
+                max_frame.0
+            ),
+            "state at least one whole frame on the wire",
+        );
+    }
+    let nanos = u128::from(burst_bytes) * 8 * u128::from(NANOS_PER_SECOND) / u128::from(rate_bps);
+    let at = format!("{at}.burst_bytes");
+    check.time(&at, u64::try_from(nanos).unwrap_or(u64::MAX));
+}
+
+/// A greedy release sends frames that its bucket knows, and can send all of them at once.
+fn check_greedy(arrival: &Arrival, release: &Release, path: &str, check: &mut Checker) {
+    let Release::Greedy { frames, .. } = release else {
+        return;
+    };
+    let Arrival::TokenBucket {
+        burst_bytes,
+        min_frame,
+        max_frame,
+        ..
+    } = arrival
+    else {
+        check.error(
+            format!("{path}.release"),
+            "a greedy release without a token bucket",
+            "declare the arrival as a token bucket",
+        );
+        return;
+    };
+    let sum: u64 = frames.iter().map(|bytes| u64::from(bytes.0)).sum();
+    let known = frames
+        .iter()
+        .all(|bytes| (min_frame..=max_frame).contains(&bytes));
+    if frames.is_empty() || !known || sum > *burst_bytes {
+        check.error(
+            format!("{path}.release.frames_bytes"),
+            format!(
+                "a release of {} frames with {sum} bytes does not fit the token bucket",
+                frames.len()
+            ),
+            "frames are within its least and largest one, and together not more than its burst",
+        );
     }
 }
 
@@ -129,6 +236,16 @@ fn compile_release(decl: &ReleaseDecl, path: &str, check: &mut Checker) -> Relea
     match decl {
         ReleaseDecl::Periodic { offset_ns } => Release::Periodic {
             offset: offset_ns.map(|n| check.time(&at, n)),
+        },
+        ReleaseDecl::Greedy {
+            offset_ns,
+            frames_bytes,
+        } => Release::Greedy {
+            offset: offset_ns.map(|n| check.time(&at, n)),
+            frames: frames_bytes
+                .iter()
+                .map(|bytes| check.frame(&at, *bytes))
+                .collect(),
         },
         ReleaseDecl::Sporadic { mean_extra_ns } => Release::Sporadic {
             mean_extra: check.time(&at, *mean_extra_ns),

@@ -54,7 +54,7 @@ impl Phasing {
                 };
                 last = last.max(nominal + late);
                 let released = Released {
-                    nominal: Time(nominal),
+                    nominal: Time(if mover.unscheduled { last } else { nominal }),
                     actual: Time(last),
                 };
                 planned.push((Time(last), index == target, index as u32, released));

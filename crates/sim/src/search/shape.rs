@@ -1,6 +1,7 @@
 //! What the search needs to know about a network, computed once.
 
-use timebound_model::{Arrival, Network, NodeKind, Release, Span, StreamId, WireBytes};
+use timebound_model::units::NANOS_PER_SECOND;
+use timebound_model::{Arrival, Network, NodeKind, Rate, Release, Span, StreamId, WireBytes};
 
 /// A stream whose phasing the search may choose.
 #[derive(Debug, Clone)]
@@ -8,8 +9,29 @@ pub(super) struct Mover {
     pub(super) stream: StreamId,
     pub(super) period: u64,
     pub(super) jitter: u64,
+    /// Has it no nominal releases, so that its lateness is none (a token bucket)?
+    pub(super) unscheduled: bool,
     pub(super) class: u8,
     pub(super) frames: Vec<WireBytes>,
+}
+
+impl Mover {
+    /// A token bucket that releases these frames at a time: at most `floor((d + J) / T) + 1` of them in a closed window `d`, with T the
+    /// time of one release at the token rate and `J + T` that of the burst, both rounded so that the bucket is kept to.
+    fn of_bucket(stream: StreamId, class: u8, (rate, burst): (Rate, u64), frames: &[WireBytes]) -> Self {
+        let bytes: u64 = frames.iter().map(|frame| u64::from(frame.0)).sum();
+        let tokens = |bytes: u64| u128::from(bytes) * 8 * u128::from(NANOS_PER_SECOND);
+        let nanos = |time: u128| u64::try_from(time).unwrap_or(u64::MAX).max(1);
+        let period = nanos(tokens(bytes).div_ceil(u128::from(rate.0)));
+        Self {
+            stream,
+            period,
+            jitter: nanos(tokens(burst) / u128::from(rate.0)).saturating_sub(period),
+            unscheduled: true,
+            class,
+            frames: frames.to_vec(),
+        }
+    }
 }
 
 /// A receiver for which a chunk climbs.
@@ -60,6 +82,17 @@ impl<'a> Shape<'a> {
             match &stream.arrival {
                 _ if stream.release == Release::Silent || stream.tree.leaves.is_empty() => {}
                 Arrival::Unbounded { .. } => shape.others.push(StreamId::new(index)),
+                Arrival::TokenBucket {
+                    rate, burst_bytes, ..
+                } => match &stream.release {
+                    Release::Greedy { frames, .. } => shape.movers.push(Mover::of_bucket(
+                        StreamId::new(index),
+                        stream.class.0,
+                        (*rate, *burst_bytes),
+                        frames,
+                    )),
+                    _ => shape.others.push(StreamId::new(index)),
+                },
                 Arrival::Periodic {
                     period,
                     jitter,
@@ -68,6 +101,7 @@ impl<'a> Shape<'a> {
                     stream: StreamId::new(index),
                     period: period.0,
                     jitter: jitter.0,
+                    unscheduled: false,
                     class: stream.class.0,
                     frames: frames.clone(),
                 }),
