@@ -118,7 +118,7 @@ pub(crate) fn incomplete(network: &Network, id: PortId) -> Option<Cause> {
 
 fn unsupported(network: &Network, id: PortId, what: &str) -> Cause {
     let text = format!(
-        "port {} {what}, which the holistic approach does not cover",
+        "port {} {what}, which the analysis does not cover",
         network.port_name(id)
     );
     Cause::new(Kind::Unsupported, id, text)

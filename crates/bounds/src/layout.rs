@@ -1,5 +1,5 @@
-//! The network as the analysis wants it: one slot per frame size, stream and port, slots of a port side by side and sorted by
-//! class, so that a class and everything above it are two slices.
+//! The network as the analysis wants it: one slot per frame size, stream and port; slots of a port side by side, sorted by
+//! class and by the link over which they come.
 //!
 //! **Bursts.** A release of several frames is not treated as one block: behind the first switch its frames arrive apart, and
 //! other traffic slips in between. Every frame of it is a flow of its own with the stream's period and jitter. That is safe:
@@ -8,13 +8,13 @@
 //! be spread in any way, also in the ways of the real release. The bound of the release is that of its slowest frame. Frames of
 //! equal size have equal bounds throughout, so they share a slot with a multiplicity.
 
-use crate::options::Options;
-use crate::port::Demand;
+use crate::bundle::Line;
+use crate::demand::Demand;
+use crate::options::{Method, Options};
 use crate::service::bucket::{Envelope, burst_time};
-use std::collections::BTreeMap;
 use timebound_model::{Arrival, Class, Discipline, Network, PortId, Span, Stream, StreamId, WireBytes};
 
-/// No slot, level or cause.
+/// No slot, level, port or cause.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Frames of one size of one stream.
@@ -27,6 +27,8 @@ pub(crate) struct Flow {
     pub(crate) bytes: WireBytes,
     /// Frames of this size per release.
     pub(crate) multiplicity: u64,
+    /// The largest of its frames.
+    pub(crate) largest: WireBytes,
     /// Of a token bucket: what a release is (`bytes` is its least frame then, for which responses are longest).
     pub(crate) envelope: Option<Envelope>,
     /// Position of its first hop in [`Layout::slot_of`]; the others follow in the order of the tree.
@@ -38,14 +40,37 @@ pub(crate) struct Flow {
 pub(crate) struct Slot {
     pub(crate) flow: u32,
     pub(crate) level: u32,
+    /// The slot that feeds this one.
+    pub(crate) parent: u32,
     /// Transmission time of one frame.
     pub(crate) own: u64,
     /// Earliest arrival in this queue after the nominal release (Amin).
     pub(crate) earliest: u64,
-    /// The slot that feeds this one.
-    pub(crate) parent: u32,
-    /// Greatest time from the last bit sent at the parent to this queue.
+    /// Greatest time from the last bit sent at the parent to this queue; release jitter at the source.
     pub(crate) traversal: u64,
+}
+
+impl Slot {
+    const BLANK: Self = Self {
+        flow: NONE,
+        level: NONE,
+        parent: NONE,
+        own: 0,
+        earliest: 0,
+        traversal: 0,
+    };
+}
+
+/// Slots of one level that come over one link (or from the node itself).
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// Positions among all slots.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// The port at the other end of that link.
+    pub(crate) input: u32,
+    /// None where line shaping is not counted.
+    pub(crate) line: Option<Line>,
 }
 
 /// Slots of one class at one port (of all classes at a FIFO port).
@@ -57,6 +82,7 @@ pub(crate) struct Level {
     pub(crate) port_start: usize,
     pub(crate) start: usize,
     pub(crate) end: usize,
+    pub(crate) groups: std::ops::Range<usize>,
     /// Longest transmission below the class.
     pub(crate) blocking: u64,
     /// Is there no declared class below?
@@ -72,6 +98,9 @@ pub(crate) struct PortUse {
     pub(crate) unbounded: Option<(Class, StreamId)>,
     /// Its levels, most urgent first.
     pub(crate) levels: std::ops::Range<usize>,
+    /// Its slots and groups.
+    pub(crate) slots: std::ops::Range<usize>,
+    pub(crate) groups: std::ops::Range<usize>,
 }
 
 impl PortUse {
@@ -91,17 +120,37 @@ pub(crate) struct Layout {
     pub(crate) flows_of: Vec<std::ops::Range<usize>>,
     pub(crate) slot_of: Vec<u32>,
     pub(crate) slots: Vec<Slot>,
-    /// Demand of every slot; the jitter at the source's port is set, that behind it is zero until the analysis sets it.
+    /// Demand of every slot without jitter.
     pub(crate) demands: Vec<Demand>,
+    pub(crate) groups: Vec<Group>,
     pub(crate) levels: Vec<Level>,
     pub(crate) ports: Vec<PortUse>,
     /// Transmission time of assumed best effort per port.
     pub(crate) best_effort: Vec<u64>,
+    /// Is the least of shaped and unshaped wanted?
+    pub(crate) least: bool,
 }
 
-/// Does the class matter at this port?
-fn sorts(network: &Network, port: PortId) -> bool {
-    network.ports[port.index()].discipline == Discipline::StrictPriority
+/// A hop of a flow on its way to its slot.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Port and class of the slot, see [`key`].
+    key: u32,
+    /// The port before; [`NONE`] at the source.
+    input: u32,
+    flow: u32,
+    /// Position in [`Layout::slot_of`].
+    hop: u32,
+}
+
+/// Where slots of a class at a port lie: by port, then by falling class where the port sorts by class.
+fn key(network: &Network, port: PortId, class: Class) -> usize {
+    let rank = if network.ports[port.index()].discipline == Discipline::StrictPriority {
+        usize::from(7 - class.0.min(7))
+    } else {
+        0
+    };
+    port.index() * 8 + rank
 }
 
 impl Layout {
@@ -109,104 +158,124 @@ impl Layout {
         let ports = port_uses(network);
         let (flows, flows_of) = flows(network, options);
         let hops = flows.last().map_or(0, |f| f.first_hop + hops_of(network, f));
+        let bytes = if options.assume_best_effort {
+            network.best_effort_frame
+        } else {
+            WireBytes(0)
+        };
         let best_effort = network
             .ports
             .iter()
-            .map(|port| {
-                let bytes = if options.assume_best_effort {
-                    network.best_effort_frame
-                } else {
-                    WireBytes(0)
-                };
-                port.rate.transmission_time(bytes).0
-            })
+            .map(|port| port.rate.transmission_time(bytes).0)
             .collect();
         let mut layout = Self {
             flows,
             flows_of,
             slot_of: vec![NONE; hops],
-            slots: Vec::with_capacity(hops),
-            demands: Vec::with_capacity(hops),
+            slots: vec![Slot::BLANK; hops],
+            demands: vec![Demand::new(1, 0, 0); hops],
+            groups: Vec::new(),
             levels: Vec::new(),
             ports,
             best_effort,
+            least: options.method == Method::Bound,
         };
-        layout.place(network);
-        layout.link(network);
+        let places = layout.places(network);
+        layout.mark(network, &places, options.method != Method::Holistic);
+        layout.fill(network);
         layout
     }
 
-    /// Gives every hop of every flow its slot (counting sort by port and falling class).
-    fn place(&mut self, network: &Network) {
-        let key = |port: PortId, class: Class| {
-            port.index() * 8
-                + if sorts(network, port) {
-                    usize::from(7 - class.0.min(7))
-                } else {
-                    0
-                }
-        };
-        let mut starts = vec![0usize; network.ports.len() * 8 + 1];
-        for flow in &self.flows {
-            let stream = &network.streams[flow.stream.index()];
-            stream
-                .tree
-                .hops
-                .iter()
-                .for_each(|hop| starts[key(hop.port, stream.class) + 1] += 1);
-        }
-        for index in 1..starts.len() {
-            starts[index] += starts[index - 1];
-        }
-        let mut level_of = vec![NONE; starts.len()];
-        for port in 0..network.ports.len() {
-            let first = self.levels.len();
-            for rank in 0..8 {
-                let place = port * 8 + rank;
-                if starts[place] < starts[place + 1] {
-                    level_of[place] = self.levels.len() as u32;
-                    self.levels
-                        .push(self.level(network, PortId::new(port), rank, &starts));
-                }
-            }
-            self.ports[port].levels = first..self.levels.len();
-        }
-        let blank = Slot {
-            flow: NONE,
-            level: NONE,
-            own: 0,
-            earliest: 0,
-            parent: NONE,
-            traversal: 0,
-        };
-        self.slots = vec![blank; self.slot_of.len()];
-        self.demands = vec![Demand::new(1, 0, 0); self.slot_of.len()];
-        let mut next = starts;
+    /// All hops sorted by port, class and input link (two counting sorts).
+    fn places(&self, network: &Network) -> Vec<Place> {
+        let mut places = Vec::with_capacity(self.slot_of.len());
         for (flow, index) in self.flows.iter().zip(0u32..) {
             let stream = &network.streams[flow.stream.index()];
-            for (position, hop) in stream.tree.hops.iter().enumerate() {
-                let place = key(hop.port, stream.class);
-                let slot = next[place];
-                next[place] += 1;
-                self.slot_of[flow.first_hop + position] = slot as u32;
-                let own = network.ports[hop.port.index()]
-                    .rate
-                    .transmission_time(flow.bytes)
-                    .0;
-                self.slots[slot].flow = index;
-                self.slots[slot].level = level_of[place];
-                self.slots[slot].own = own;
-                let weight = match &flow.envelope {
-                    Some(envelope) => envelope.weight(network.ports[hop.port.index()].rate),
-                    None => own.saturating_mul(flow.multiplicity),
-                };
-                self.demands[slot] = Demand::new(flow.period, weight, 0);
+            for (hop, position) in stream.tree.hops.iter().zip(flow.first_hop as u32..) {
+                places.push(Place {
+                    key: key(network, hop.port, stream.class) as u32,
+                    input: hop
+                        .parent
+                        .map_or(NONE, |parent| stream.tree.hops[parent as usize].port.0),
+                    flow: index,
+                    hop: position,
+                });
             }
+        }
+        let inputs = network.ports.len();
+        let by_input = sorted(&places, inputs + 1, |place| (place.input as usize).min(inputs));
+        sorted(&by_input, inputs * 8, |place| place.key as usize)
+    }
+
+    /// Levels and groups, and which slot is whose.
+    fn mark(&mut self, network: &Network, places: &[Place], shaped: bool) {
+        let mut at = 0;
+        for port in 0..network.ports.len() {
+            let (first_level, first_group, port_start) = (self.levels.len(), self.groups.len(), at);
+            while places.get(at).is_some_and(|place| place.key as usize / 8 == port) {
+                let (level_start, level_group, place) = (at, self.groups.len(), places[at]);
+                while places.get(at).is_some_and(|next| next.key == place.key) {
+                    at = self.group(network, places, at, shaped);
+                }
+                let level = self.level(network, PortId::new(port), place.key as usize % 8);
+                self.levels.push(Level {
+                    port_start,
+                    start: level_start,
+                    end: at,
+                    groups: level_group..self.groups.len(),
+                    ..level
+                });
+            }
+            let used = &mut self.ports[port];
+            used.levels = first_level..self.levels.len();
+            used.groups = first_group..self.groups.len();
+            used.slots = port_start..at;
         }
     }
 
-    fn level(&self, network: &Network, port: PortId, rank: usize, starts: &[usize]) -> Level {
-        let strict = sorts(network, port);
+    /// The slots of one level from `start` that come over one link; returns where they end.
+    fn group(&mut self, network: &Network, places: &[Place], start: usize, shaped: bool) -> usize {
+        let first = places[start];
+        let port = &network.ports[first.key as usize / 8];
+        let mut end = start;
+        let (mut largest, mut least) = (0, u32::MAX);
+        while let Some(place) = places
+            .get(end)
+            .filter(|p| p.key == first.key && p.input == first.input)
+        {
+            let flow = &self.flows[place.flow as usize];
+            (largest, least) = (largest.max(flow.largest.0), least.min(flow.bytes.0));
+            self.slot_of[place.hop as usize] = end as u32;
+            let slot = &mut self.slots[end];
+            (slot.flow, slot.level) = (place.flow, self.levels.len() as u32);
+            end += 1;
+        }
+        let input = network.ports.get(first.input as usize).filter(|_| shaped);
+        let line = input.map(|input| {
+            let node = &network.nodes[port.node.index()];
+            let spread = input
+                .impairments
+                .greatest_jitter()
+                .saturating_add(node.switching_max.saturating_sub(node.switching_min));
+            Line::new(
+                port.rate.transmission_time(WireBytes(largest)).0,
+                input.rate.transmission_time(WireBytes(least)).0,
+                spread.0,
+                input.rate.0,
+                port.rate.0,
+            )
+        });
+        self.groups.push(Group {
+            start,
+            end,
+            input: first.input,
+            line,
+        });
+        end
+    }
+
+    fn level(&self, network: &Network, port: PortId, rank: usize) -> Level {
+        let strict = network.ports[port.index()].discipline == Discipline::StrictPriority;
         let class = if strict { 7 - rank } else { 0 };
         let below = if strict {
             &self.ports[port.index()].largest[..class]
@@ -221,29 +290,41 @@ impl Layout {
         Level {
             port,
             class: Class(class as u8),
-            port_start: starts[port.index() * 8],
-            start: starts[port.index() * 8 + rank],
-            end: starts[port.index() * 8 + rank + 1],
+            port_start: 0,
+            start: 0,
+            end: 0,
+            groups: 0..0,
             blocking: frame.max(self.best_effort[port.index()]),
             is_lowest: largest == 0,
         }
     }
 
-    /// Joins every slot to its parent; parents come before children in a tree.
-    fn link(&mut self, network: &Network) {
+    /// Times of every slot, along the path of its flow; parents come before children in a tree.
+    fn fill(&mut self, network: &Network) {
         for flow in &self.flows {
             let stream = &network.streams[flow.stream.index()];
+            let (mut rate, mut own, mut weight, mut share) = (None, 0, 0, 0);
             for (position, hop) in stream.tree.hops.iter().enumerate() {
+                let port = &network.ports[hop.port.index()];
+                if rate != Some(port.rate) {
+                    rate = Some(port.rate);
+                    own = port.rate.transmission_time(flow.bytes).0;
+                    weight = match &flow.envelope {
+                        Some(envelope) => envelope.weight(port.rate),
+                        None => own.saturating_mul(flow.multiplicity),
+                    };
+                    share = Demand::share_of(flow.period, weight);
+                }
                 let slot = self.slot_of[flow.first_hop + position] as usize;
+                self.demands[slot] = Demand::with_share(flow.period, weight, 0, share);
+                self.slots[slot].own = own;
                 let Some(parent) = hop.parent else {
-                    self.demands[slot].set_jitter(flow.jitter);
+                    self.slots[slot].traversal = flow.jitter;
                     continue;
                 };
+                let link = &network.ports[stream.tree.hops[parent as usize].port.index()];
+                let node = &network.nodes[port.node.index()];
                 let parent = self.slot_of[flow.first_hop + parent as usize];
-                let link = &network.ports[self.levels[self.slots[parent as usize].level as usize]
-                    .port
-                    .index()];
-                let node = &network.nodes[network.ports[hop.port.index()].node.index()];
                 let before = &self.slots[parent as usize];
                 let earliest = before
                     .earliest
@@ -257,10 +338,29 @@ impl Layout {
         }
     }
 
-    /// The slots of `level` and everything above it at its port.
-    pub(crate) fn demands_down_to(&self, level: &Level) -> &[Demand] {
-        &self.demands[level.port_start..level.end]
+    /// The level of a class at a port, if a stream with a declared arrival uses it.
+    pub(crate) fn level_at(&self, port: usize, class: Class, strict: bool) -> Option<usize> {
+        let mut levels = self.ports[port].levels.clone();
+        levels.find(|level| !strict || self.levels[*level].class == class)
     }
+}
+
+/// Stable counting sort.
+fn sorted(places: &[Place], keys: usize, key: impl Fn(&Place) -> usize) -> Vec<Place> {
+    let mut next = vec![0usize; keys + 1];
+    for place in places {
+        next[key(place) + 1] += 1;
+    }
+    for index in 1..next.len() {
+        next[index] += next[index - 1];
+    }
+    let mut out = places.to_vec();
+    for place in places {
+        let to = &mut next[key(place)];
+        out[*to] = *place;
+        *to += 1;
+    }
+    out
 }
 
 /// Greatest time from the last bit sent to the last bit received.
@@ -295,6 +395,7 @@ fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std::ops::Rang
     let mut flows = Vec::with_capacity(network.streams.len());
     let mut flows_of = Vec::with_capacity(network.streams.len());
     let mut first_hop = 0;
+    let mut sizes: Vec<WireBytes> = Vec::new();
     for (index, stream) in network.streams.iter().enumerate() {
         let first = flows.len();
         if let Arrival::Periodic {
@@ -305,17 +406,17 @@ fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std::ops::Rang
         {
             let id = StreamId::new(index);
             let observed = options.jitter_override.get(&id).copied().unwrap_or(Span::ZERO);
-            let mut sizes: BTreeMap<WireBytes, u64> = BTreeMap::new();
-            frames
-                .iter()
-                .for_each(|bytes| *sizes.entry(*bytes).or_default() += 1);
-            for (bytes, multiplicity) in sizes {
+            sizes.clear();
+            sizes.extend(frames);
+            sizes.sort_unstable();
+            for same in sizes.chunk_by(|a, b| a == b) {
                 flows.push(Flow {
                     stream: id,
                     period: period.0.max(1),
                     jitter: (*jitter).max(observed).0,
-                    bytes,
-                    multiplicity,
+                    bytes: same[0],
+                    multiplicity: same.len() as u64,
+                    largest: same[0],
                     envelope: None,
                     first_hop,
                 });
@@ -351,6 +452,7 @@ fn bucket(stream: &Stream, id: StreamId, options: &Options, first_hop: usize) ->
         jitter: envelope.jitter,
         bytes: min_frame,
         multiplicity: 1,
+        largest: max_frame,
         envelope: Some(envelope),
         first_hop,
     })

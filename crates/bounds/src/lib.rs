@@ -3,19 +3,50 @@
 //!
 //! This room is pure: it does no I/O, reads no clock, draws no random number, and knows neither fabric nor simulator.
 
+mod bundle;
 mod cause;
-mod holistic;
+mod demand;
 mod layout;
+mod level;
 mod options;
 mod order;
-mod port;
+mod propagation;
 mod report;
 mod result;
 mod service;
+mod settled;
 mod utilisation;
 
-pub use holistic::holistic;
-pub use options::Options;
+pub use options::{Method, Options};
 pub use result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
 };
+
+use layout::Layout;
+use propagation::Propagation;
+use timebound_model::Network;
+
+/// Worst-case latency bounds by a safe method.
+///
+/// A bound holds for every frame that is delivered, as long as each source keeps to its declared period and jitter, the classes carry what
+/// is declared, and undeclared traffic stays below every declared class of a strict-priority port with frames of at most
+/// [`Network::best_effort_frame`]. At a FIFO port nothing is below anything: one undeclared frame is allowed for, steady undeclared
+/// traffic voids the bound unless it is declared.
+///
+/// Every staircase that the calculus shapes is one that the holistic approach takes as it is, and the rest is the same: port by port
+/// the calculus is never above the holistic approach, so that [`Method::Bound`] is settled by one pass.
+#[must_use]
+pub fn analyse(network: &Network, options: &Options) -> Analysis {
+    let layout = Layout::new(network, options);
+    report::assemble(&Propagation::run(network, layout, options.threads.max(1)))
+}
+
+/// [`analyse`] by the holistic approach, whatever method the options name.
+#[must_use]
+pub fn holistic(network: &Network, options: &Options) -> Analysis {
+    let options = Options {
+        method: Method::Holistic,
+        ..options.clone()
+    };
+    analyse(network, &options)
+}

@@ -3,9 +3,22 @@
 use std::collections::BTreeMap;
 use timebound_model::{Span, StreamId};
 
+/// How the bounds are worked out. All three are safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// The holistic approach: response times port by port, all that comes over a link may come at once.
+    Holistic,
+    /// Network calculus: total flow analysis per class (FP-TFA) with staircase arrival curves, line shaping and packetisation.
+    Calculus,
+    /// The smaller of the two at every port for every flow, from the smaller of their arrivals; what the product prints.
+    #[default]
+    Bound,
+}
+
 /// Choices of an analysis; [`Options::default`] is what the product prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
+    pub method: Method,
     /// Release jitter that was observed at the first port. Where it exceeds the declared jitter it takes its place, so that
     /// the report can print the bound for the arrivals that were seen. Ignored for streams without a declared arrival;
     /// of a token bucket it is the time in which the burst that was observed comes at the token rate.
@@ -13,13 +26,17 @@ pub struct Options {
     /// Assume on every port one frame of undeclared best effort of [`timebound_model::Network::best_effort_frame`] bytes,
     /// below every declared class. Switch it off only to compare with published figures that leave it out.
     pub assume_best_effort: bool,
+    /// Threads to use, at least one; the result does not depend on it.
+    pub threads: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
+            method: Method::default(),
             jitter_override: BTreeMap::new(),
             assume_best_effort: true,
+            threads: 1,
         }
     }
 }

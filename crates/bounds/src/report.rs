@@ -1,96 +1,146 @@
 //! From settled slots to results.
 
 use crate::cause;
-use crate::holistic::Propagation;
-use crate::layout::{Flow, Level, NONE, crossing};
-use crate::port;
+use crate::layout::{Flow, NONE, crossing};
+use crate::propagation::{Propagation, Worker};
 use crate::result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
 };
+use crate::settled::PortWork;
+use std::sync::Arc;
 use timebound_model::{Class, Discipline, Leaf, PortId, Span, StreamId};
 
 const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 
-pub(crate) fn assemble(pass: &mut Propagation<'_>) -> Analysis {
+pub(crate) fn assemble(pass: &Propagation<'_>) -> Analysis {
     let network = pass.network;
-    let names: Vec<String> = (0..network.ports.len())
-        .map(|p| network.port_name(PortId::new(p)))
+    let names: Vec<Arc<str>> = (0..network.ports.len())
+        .map(|p| network.port_name(PortId::new(p)).into())
         .collect();
-    let streams = (0..network.streams.len())
-        .map(|s| stream_result(pass, StreamId::new(s), &names))
+    let mut worker = pass.worker();
+    let ports: Vec<_> = (0..network.ports.len())
+        .map(|port| pass.settled.port(port))
         .collect();
+    let settled = Report {
+        pass,
+        ports: &ports,
+        names: &names,
+        path: Vec::new(),
+    };
+    let streams = settled.streams();
     let ports = (0..network.ports.len())
-        .map(|p| port_result(pass, PortId::new(p), &names[p]))
+        .map(|port| port_result(pass, &ports[port], PortId::new(port), &names[port], &mut worker))
         .collect();
     Analysis { streams, ports }
 }
 
-fn stream_result(pass: &Propagation<'_>, id: StreamId, names: &[String]) -> StreamResult {
-    let stream = &pass.network.streams[id.index()];
-    let leaf_result = |leaf: &Leaf| LeafResult {
-        node: leaf.node,
-        receiver: pass.network.nodes[leaf.node.index()].name.clone(),
-        outcome: outcome(pass, id, *leaf, names),
-    };
-    StreamResult {
-        stream: stream.name.clone(),
-        leaves: stream.tree.leaves.iter().map(leaf_result).collect(),
-    }
+struct Report<'a, P> {
+    pass: &'a Propagation<'a>,
+    ports: &'a [P],
+    names: &'a [Arc<str>],
+    /// Hops towards a leaf.
+    path: Vec<u32>,
 }
 
-fn outcome(pass: &Propagation<'_>, id: StreamId, leaf: Leaf, names: &[String]) -> Outcome {
-    let tree = &pass.network.streams[id.index()].tree;
-    let path = tree.path(leaf);
-    let port_at = |hop: u32| tree.hops[hop as usize].port;
-    let flows = &pass.layout.flows[pass.layout.flows_of[id.index()].clone()];
-    let last_slot = |flow: &Flow| pass.layout.slot_of[flow.first_hop + leaf.hop as usize] as usize;
-    let end = |flow: &Flow| pass.latest[last_slot(flow)] + pass.response[last_slot(flow)];
-    let Some(slowest) = flows.iter().max_by_key(|flow| end(flow)) else {
-        return cause::undeclared(pass.network, port_at(path[0]), id).outcome();
-    };
-    let cause = flows
-        .iter()
-        .map(|flow| departure_cause(pass, last_slot(flow)))
-        .find(|cause| *cause != NONE);
-    if let Some(cause) = cause.and_then(|id| pass.causes.get(id)) {
-        return cause.outcome();
+impl<P: std::ops::Deref<Target = PortWork>> Report<'_, P> {
+    fn streams(mut self) -> Vec<StreamResult> {
+        let network = self.pass.network;
+        let mut results = Vec::with_capacity(network.streams.len());
+        for (index, stream) in network.streams.iter().enumerate() {
+            let mut leaves = Vec::with_capacity(stream.tree.leaves.len());
+            for leaf in &stream.tree.leaves {
+                leaves.push(LeafResult {
+                    node: leaf.node,
+                    receiver: network.nodes[leaf.node.index()].name.clone(),
+                    outcome: self.outcome(StreamId::new(index), *leaf),
+                });
+            }
+            results.push(StreamResult {
+                stream: stream.name.clone(),
+                leaves,
+            });
+        }
+        results
     }
-    if let Some(cause) = path
-        .iter()
-        .find_map(|hop| cause::incomplete(pass.network, port_at(*hop)))
-    {
-        return cause.outcome();
-    }
-    let best_case = flows
-        .iter()
-        .map(|flow| earliest_at_leaf(pass, last_slot(flow)))
-        .min()
-        .unwrap_or_default();
-    let hops: Vec<HopResult> = (0..path.len())
-        .map(|position| hop_result(pass, slowest, &path, position, names))
-        .collect();
-    let crossed = crossing(&pass.network.ports[port_at(leaf.hop).index()]);
-    let latest = Span(end(slowest)).saturating_add(crossed);
-    let from_actual = latest.saturating_sub(Span(slowest.jitter));
-    // A token bucket has no nominal releases.
-    let from_nominal = if slowest.envelope.is_some() {
-        from_actual
-    } else {
-        latest
-    };
-    Outcome::Bound {
-        from_nominal,
-        from_actual,
-        best_case,
-        hops,
-    }
-}
 
-/// Why a frame's departure from a slot has no bound, or [`NONE`].
-fn departure_cause(pass: &Propagation<'_>, slot: usize) -> u32 {
-    match pass.arrival_cause[slot] {
-        NONE => pass.level_cause[pass.layout.slots[slot].level as usize],
-        cause => cause,
+    fn outcome(&mut self, id: StreamId, leaf: Leaf) -> Outcome {
+        let pass = self.pass;
+        let tree = &pass.network.streams[id.index()].tree;
+        self.path.clear();
+        let mut at = Some(leaf.hop);
+        while let Some(hop) = at {
+            self.path.push(hop);
+            at = tree.hops[hop as usize].parent;
+        }
+        self.path.reverse();
+        let port_at = |hop: u32| tree.hops[hop as usize].port;
+        let flows = &pass.layout.flows[pass.layout.flows_of[id.index()].clone()];
+        let last_slot = |flow: &Flow| pass.layout.slot_of[flow.first_hop + leaf.hop as usize] as usize;
+        let Some(slowest) = flows
+            .iter()
+            .max_by_key(|flow| pass.settled.departure(last_slot(flow)))
+        else {
+            return cause::undeclared(pass.network, port_at(self.path[0]), id).outcome();
+        };
+        let cause = flows
+            .iter()
+            .map(|flow| pass.settled.departure_cause(&pass.layout, last_slot(flow)))
+            .find(|cause| *cause != NONE);
+        if let Some(cause) = cause.and_then(|id| pass.settled.causes().get(id).map(cause::Cause::outcome)) {
+            return cause;
+        }
+        if let Some(cause) = self
+            .path
+            .iter()
+            .find_map(|hop| cause::incomplete(pass.network, port_at(*hop)))
+        {
+            return cause.outcome();
+        }
+        let best_case = flows
+            .iter()
+            .map(|flow| earliest_at_leaf(pass, last_slot(flow)))
+            .min()
+            .unwrap_or_default();
+        let hops = (0..self.path.len())
+            .map(|position| self.hop(slowest, position))
+            .collect();
+        let crossed = crossing(&pass.network.ports[port_at(leaf.hop).index()]);
+        let latest = Span(pass.settled.departure(last_slot(slowest))).saturating_add(crossed);
+        let from_actual = latest.saturating_sub(Span(slowest.jitter));
+        // A token bucket has no nominal releases.
+        let from_nominal = if slowest.envelope.is_some() {
+            from_actual
+        } else {
+            latest
+        };
+        Outcome::Bound {
+            from_nominal,
+            from_actual,
+            best_case,
+            hops,
+        }
+    }
+
+    fn hop(&self, flow: &Flow, position: usize) -> HopResult {
+        let layout = &self.pass.layout;
+        let slot_at = |hop: u32| layout.slot_of[flow.first_hop + hop as usize] as usize;
+        let slot = slot_at(self.path[position]);
+        let data = &layout.slots[slot];
+        let port = layout.levels[data.level as usize].port;
+        let work = &self.ports[port.index()];
+        let worst = work.worst(data.level as usize, data.own).unwrap_or_default();
+        let traversal = match self.path.get(position + 1) {
+            Some(next) => Span(layout.slots[slot_at(*next)].traversal),
+            None => crossing(&self.pass.network.ports[port.index()]),
+        };
+        HopResult {
+            port,
+            name: Arc::clone(&self.names[port.index()]),
+            response: Span(worst.response),
+            window: Span(worst.window),
+            jitter_in: Span(work.demand(slot).jitter()),
+            traversal,
+        }
     }
 }
 
@@ -102,43 +152,28 @@ fn earliest_at_leaf(pass: &Propagation<'_>, slot: usize) -> Span {
         .saturating_add(port.propagation)
 }
 
-fn hop_result(
+fn port_result(
     pass: &Propagation<'_>,
-    flow: &Flow,
-    path: &[u32],
-    position: usize,
-    names: &[String],
-) -> HopResult {
-    let slot_at = |hop: u32| pass.layout.slot_of[flow.first_hop + hop as usize] as usize;
-    let slot = slot_at(path[position]);
-    let port = pass.layout.levels[pass.layout.slots[slot].level as usize].port;
-    let traversal = match path.get(position + 1) {
-        Some(next) => Span(pass.layout.slots[slot_at(*next)].traversal),
-        None => crossing(&pass.network.ports[port.index()]),
-    };
-    HopResult {
-        port,
-        name: names[port.index()].clone(),
-        response: Span(pass.response[slot]),
-        jitter_in: Span(pass.layout.demands[slot].jitter()),
-        traversal,
-    }
-}
-
-fn port_result(pass: &mut Propagation<'_>, id: PortId, name: &str) -> PortResult {
-    let levels = pass.layout.ports[id.index()].levels.clone();
-    let lowest = levels.clone().next_back();
-    let utilisation = match lowest {
-        Some(lowest) => Utilisation::of(pass.layout.demands_down_to(&pass.layout.levels[lowest])),
-        None => Utilisation::of(&[]),
-    };
+    work: &PortWork,
+    id: PortId,
+    name: &str,
+    worker: &mut Worker,
+) -> PortResult {
+    let used = &pass.layout.ports[id.index()];
+    let lowest = used.levels.clone().next_back();
+    let utilisation = Utilisation::of(work.demands(used.slots.clone()));
     let reason = port_reason(pass, id, lowest);
-    let backlog_bytes = if reason.is_none() {
-        backlog(pass, id, lowest)
-    } else {
-        None
+    let backlog_bytes = match lowest {
+        Some(lowest) if reason.is_none() => {
+            let (scratch, effort) = worker.parts();
+            let all = work.down_to(&pass.layout, lowest);
+            let pending = all.responses(scratch, effort).and_then(|all| all.pending());
+            pending.and_then(|pending| bytes(pass, id, pending))
+        }
+        None if reason.is_none() => Some(0),
+        _ => None,
     };
-    let classes = class_results(pass, id);
+    let classes = class_results(pass, work, id, worker);
     PortResult {
         port: id,
         name: name.to_owned(),
@@ -160,75 +195,58 @@ fn port_reason(pass: &Propagation<'_>, id: PortId, lowest: Option<usize>) -> Opt
     if let Some(cause) = fixed.or_else(undeclared) {
         return Some(cause.into_text());
     }
-    lowest.and_then(|level| pass.causes.text(pass.level_cause[level]))
+    lowest.and_then(|level| pass.settled.causes().text(pass.settled.level_cause(level)))
 }
 
-/// All classes together are one queue as far as its length is concerned. Of a frame in transmission the unsent rest is counted, so the
-/// result covers what waits.
-fn backlog(pass: &mut Propagation<'_>, id: PortId, lowest: Option<usize>) -> Option<u64> {
-    let Some(lowest) = lowest else { return Some(0) };
-    let level = &pass.layout.levels[lowest];
-    let all = port::Class {
-        blocking: pass.layout.best_effort[id.index()],
-        same: pass.layout.demands_down_to(level),
-        higher: &[],
-    };
-    let pending = all.responses(&mut pass.effort)?.pending()?;
+/// Work in nanoseconds as bytes that wait. Of a frame in transmission the unsent rest is counted, so the result covers what waits. Every
+/// transmission time is rounded up, so the bytes sent in that time at the full rate are no fewer than those that wait.
+fn bytes(pass: &Propagation<'_>, id: PortId, pending: u64) -> Option<u64> {
     let rate = pass.network.ports[id.index()].rate;
-    // Every transmission time is rounded up, so the bytes sent in `pending` at the full rate are no fewer than those that wait.
     u64::try_from(u128::from(pending) * u128::from(rate.0) / NANOS_PER_SECOND_AND_BYTE).ok()
 }
 
-fn class_results(pass: &mut Propagation<'_>, id: PortId) -> Vec<ClassResult> {
-    let classes: Vec<Class> = pass.layout.ports[id.index()].classes().collect();
-    let mut results = class_delays(pass, id, &classes);
-    let one_queue = pass.network.ports[id.index()].discipline != Discipline::StrictPriority;
-    let room = pass.network.ports[id.index()].buffer_bytes;
-    for result in results.iter_mut().filter(|result| result.reason.is_none()) {
-        let mut levels = pass.layout.ports[id.index()].levels.clone();
-        let level = levels.find(|level| one_queue || pass.layout.levels[*level].class == result.class);
-        result.backlog_bytes = level.and_then(|level| backlog(pass, id, Some(level)));
-        result.exceeds_buffer = result.backlog_bytes.is_some_and(|bytes| bytes > room);
-    }
-    results
-}
-
-fn class_delays(pass: &Propagation<'_>, id: PortId, classes: &[Class]) -> Vec<ClassResult> {
+fn class_results(
+    pass: &Propagation<'_>,
+    work: &PortWork,
+    id: PortId,
+    worker: &mut Worker,
+) -> Vec<ClassResult> {
     let used = &pass.layout.ports[id.index()];
     let unusable = cause::incomplete(pass.network, id).map(cause::Cause::into_text);
-    let one_queue = pass.network.ports[id.index()].discipline != Discipline::StrictPriority;
-    let result = |class: &Class| {
-        let class = *class;
-        let level = used
-            .levels
-            .clone()
-            .find(|level| one_queue || pass.layout.levels[*level].class == class);
+    let strict = pass.network.ports[id.index()].discipline == Discipline::StrictPriority;
+    let room = pass.network.ports[id.index()].buffer_bytes;
+    let mut one_queue = None;
+    let mut result = |class: Class| {
+        let level = pass.layout.level_at(id.index(), class, strict);
         let reason = match level {
-            Some(level) => pass.causes.text(pass.level_cause[level]),
+            Some(level) => pass.settled.causes().text(pass.settled.level_cause(level)),
             None => used
                 .unbounded
                 .map(|(_, stream)| cause::undeclared(pass.network, id, stream).into_text()),
         };
         let reason = reason.or_else(|| unusable.clone());
-        let largest = |level: &Level| {
-            pass.response[level.start..level.end]
-                .iter()
-                .copied()
-                .max()
-                .map(Span)
-        };
-        let largest_delay = if reason.is_none() {
-            level.and_then(|l| largest(&pass.layout.levels[l]))
-        } else {
-            None
-        };
+        let (mut largest_delay, mut backlog_bytes) = (None, None);
+        if let (Some(level), None) = (level, &reason) {
+            largest_delay = work.largest(level).map(Span);
+            backlog_bytes = match one_queue.filter(|_| !strict) {
+                Some(known) => known,
+                None => {
+                    let (scratch, effort) = worker.parts();
+                    let responses = work.level(&pass.layout, level, true).responses(scratch, effort);
+                    responses
+                        .and_then(|responses| responses.backlog())
+                        .and_then(|work| bytes(pass, id, work))
+                }
+            };
+            one_queue = Some(backlog_bytes);
+        }
         ClassResult {
             class,
             largest_delay,
-            backlog_bytes: None,
-            exceeds_buffer: false,
+            backlog_bytes,
+            exceeds_buffer: backlog_bytes.is_some_and(|bytes| bytes > room),
             reason,
         }
     };
-    classes.iter().map(result).collect()
+    used.classes().map(&mut result).collect()
 }

@@ -1,6 +1,7 @@
 //! What an analysis returns. Serialises to JSON with times in nanoseconds (`_ns`) and sizes in wire bytes.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::sync::Arc;
 use timebound_model::{Class, NodeId, PortId, Span};
 
 /// Bounds for every stream and port of a network, in the order of the network's own vectors.
@@ -63,10 +64,15 @@ pub enum Outcome {
 pub struct HopResult {
     pub port: PortId,
     /// `a->b`.
-    pub name: String,
+    #[serde(serialize_with = "text")]
+    pub name: Arc<str>,
     /// Worst time from the frame's arrival in the queue to its last bit sent.
     #[serde(rename = "response_ns")]
     pub response: Span,
+    /// From the start of the busy period to the frame's arrival in the queue, in the case that has this response: the `t` at which
+    /// the maximum lies.
+    #[serde(rename = "window_ns")]
+    pub window: Span,
     /// Worst minus best arrival in this queue, relative to the nominal release.
     #[serde(rename = "jitter_in_ns")]
     pub jitter_in: Span,
@@ -100,7 +106,7 @@ pub struct ClassResult {
     /// Largest response of any frame of the class.
     #[serde(rename = "largest_delay_ns")]
     pub largest_delay: Option<Span>,
-    /// Greatest number of wire bytes that can wait in the class's queue, counted with all classes above it.
+    /// Greatest number of wire bytes that can wait in the class's queue. A buffer of that size loses nothing.
     pub backlog_bytes: Option<u64>,
     /// Is that more than the queue has room for? Then frames of the class can be lost.
     pub exceeds_buffer: bool,
@@ -108,7 +114,7 @@ pub struct ClassResult {
     pub reason: Option<String>,
 }
 
-/// A utilisation as an exact fraction. Where the common denominator of all periods would exceed 128 bits it is rounded up to
+/// A utilisation as an exact fraction. Where the common denominator of all periods would exceed 64 bits it is rounded up to
 /// a multiple of 10^-15 per period.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Utilisation {
@@ -116,4 +122,8 @@ pub struct Utilisation {
     pub value: f64,
     pub numerator: u128,
     pub denominator: u128,
+}
+
+fn text<S: Serializer>(value: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(value)
 }

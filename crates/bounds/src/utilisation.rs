@@ -1,8 +1,7 @@
 //! Exact long-run utilisation.
 
-use crate::port::Demand;
+use crate::demand::Demand;
 use crate::result::Utilisation;
-use std::collections::BTreeMap;
 
 /// Fallback denominator: fine enough that rounding up is invisible, coarse enough that sums stay far from 128 bits.
 const FALLBACK: u128 = 1_000_000_000_000_000;
@@ -10,10 +9,12 @@ const FALLBACK: u128 = 1_000_000_000_000_000;
 impl Utilisation {
     /// The sum of weight over period.
     pub(crate) fn of(demands: &[Demand]) -> Self {
-        let mut by_period: BTreeMap<u64, u128> = BTreeMap::new();
-        for demand in demands {
-            *by_period.entry(demand.period()).or_default() += u128::from(demand.weight());
-        }
+        let mut parts: Vec<(u64, u64)> = demands.iter().map(|d| (d.period(), d.weight())).collect();
+        parts.sort_unstable();
+        let by_period: Vec<(u64, u128)> = parts
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|same| (same[0].0, same.iter().map(|part| u128::from(part.1)).sum()))
+            .collect();
         let (numerator, denominator) = exact(&by_period).unwrap_or_else(|| rounded_up(&by_period));
         Self {
             value: ceil_div_f64(numerator, denominator),
@@ -28,26 +29,24 @@ impl Utilisation {
     }
 }
 
-fn exact(by_period: &BTreeMap<u64, u128>) -> Option<(u128, u128)> {
-    let (mut numerator, mut denominator) = (0u128, 1u128);
-    for (&period, &weight) in by_period {
-        let period = u128::from(period);
-        let shared = gcd(denominator, period);
-        let common = (denominator / shared).checked_mul(period)?;
-        let scaled = numerator.checked_mul(period / shared)?;
-        let added = weight.checked_mul(common / period)?;
-        numerator = scaled.checked_add(added)?;
-        denominator = common;
-        let reduce = gcd(numerator, denominator);
-        numerator /= reduce;
-        denominator /= reduce;
+/// `None` where the common denominator of the periods needs more than 64 bits.
+fn exact(by_period: &[(u64, u128)]) -> Option<(u128, u128)> {
+    let mut denominator = 1u64;
+    for &(period, _) in by_period {
+        denominator = (denominator / gcd(denominator, period)).checked_mul(period)?;
     }
-    Some((numerator, denominator))
+    let mut numerator = 0u128;
+    for &(period, weight) in by_period {
+        numerator = numerator.checked_add(weight.checked_mul(u128::from(denominator / period))?)?;
+    }
+    // A common factor of both divides the denominator and what is left of the numerator by it.
+    let shared = gcd(denominator, (numerator % u128::from(denominator)) as u64);
+    Some((numerator / u128::from(shared), u128::from(denominator / shared)))
 }
 
 /// Each summand rounded up: at most 10^-15 per distinct period above the exact value.
-fn rounded_up(by_period: &BTreeMap<u64, u128>) -> (u128, u128) {
-    let share = |(&period, &weight): (&u64, &u128)| match weight.checked_mul(FALLBACK) {
+fn rounded_up(by_period: &[(u64, u128)]) -> (u128, u128) {
+    let share = |&(period, weight): &(u64, u128)| match weight.checked_mul(FALLBACK) {
         Some(scaled) => scaled.div_ceil(u128::from(period)),
         None => (weight / u128::from(period))
             .saturating_add(1)
@@ -59,7 +58,7 @@ fn rounded_up(by_period: &BTreeMap<u64, u128>) -> (u128, u128) {
     )
 }
 
-const fn gcd(mut a: u128, mut b: u128) -> u128 {
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

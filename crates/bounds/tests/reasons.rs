@@ -150,7 +150,7 @@ fn loss_takes_the_number_only_from_those_who_cross_it() {
     ));
     assert_eq!(
         reason(&analysis, "f"),
-        "unsupported: port a->s loses frames, which the holistic approach does not cover"
+        "unsupported: port a->s loses frames, which the analysis does not cover"
     );
     assert!(has_bound(&analysis, "g"), "what is lost cannot delay others");
     assert!(analysis.ports[0].reason.is_some() && analysis.ports[0].backlog_bytes.is_none());

@@ -150,7 +150,7 @@ fn hops_add_up_to_the_bound() {
     // The fastest frame: twice 10 bytes, two links, least switching.
     assert_eq!(best_case.0, 10 + 7 + 2 + 10 + 7);
     assert_eq!(
-        hops.iter().map(|hop| hop.name.as_str()).collect::<Vec<_>>(),
+        hops.iter().map(|hop| &*hop.name).collect::<Vec<_>>(),
         ["a->s", "s->z"]
     );
     // At the source everything may be released at once: 10 + 20 + 20 + 15.

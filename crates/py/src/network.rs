@@ -1,6 +1,6 @@
 //! The class `Network`: a compiled network that answers in JSON.
 
-use crate::options::{HolisticOptions, SearchOptions, SimulateOptions};
+use crate::options::{BoundsOptions, SearchOptions, SimulateOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -62,11 +62,12 @@ impl Network {
         json(&paths)
     }
 
-    /// Safe holistic bounds; options `{"jitter_override": {stream: ns}}`.
-    fn holistic(&self, py: Python<'_>, options: &str) -> PyResult<String> {
-        let options: HolisticOptions = serde_json::from_str(options).map_err(invalid)?;
+    /// Safe bounds; options `{"method": "holistic" | "calculus" | "bound", "jitter_override": {stream: ns}, "assume_best_effort": bool}`,
+    /// none of which is required.
+    fn bounds(&self, py: Python<'_>, options: &str) -> PyResult<String> {
+        let options: BoundsOptions = serde_json::from_str(options).map_err(invalid)?;
         let options = options.resolve(&self.model);
-        py.detach(|| json(&timebound_bounds::holistic(&self.model, &options)))
+        py.detach(|| json(&timebound_bounds::analyse(&self.model, &options)))
     }
 
     /// One simulation; see [`SimulateOptions`]. `progress(share, text)` may raise to stop it.

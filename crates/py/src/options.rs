@@ -2,18 +2,48 @@
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use timebound_bounds::Method;
 use timebound_fabric::{Change, Conditions};
 use timebound_model::declaration::ImpairmentsDecl;
 use timebound_model::{Network, PortId, Span, StreamId, Time};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HolisticOptions {
+pub(crate) struct BoundsOptions {
+    #[serde(default)]
+    method: MethodName,
     /// Stream name -> jitter at its first port, ns.
+    #[serde(default)]
     jitter_override: BTreeMap<String, u64>,
+    #[serde(default = "yes")]
+    assume_best_effort: bool,
 }
 
-impl HolisticOptions {
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "kebab-case")]
+enum MethodName {
+    Holistic,
+    Calculus,
+    #[default]
+    Bound,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Slots (flows times ports) from which a second thread is worth its start.
+const MANY_HOPS: usize = 20_000;
+
+fn threads(network: &Network) -> usize {
+    let hops: usize = network.streams.iter().map(|stream| stream.tree.hops.len()).sum();
+    if hops < MANY_HOPS {
+        return 1;
+    }
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+impl BoundsOptions {
     /// Names that are no streams are passed over.
     pub(crate) fn resolve(&self, network: &Network) -> timebound_bounds::Options {
         let jitters = network.streams.iter().enumerate().filter_map(|(index, stream)| {
@@ -21,8 +51,14 @@ impl HolisticOptions {
             Some((StreamId::new(index), Span(*jitter)))
         });
         timebound_bounds::Options {
+            method: match self.method {
+                MethodName::Holistic => Method::Holistic,
+                MethodName::Calculus => Method::Calculus,
+                MethodName::Bound => Method::Bound,
+            },
             jitter_override: jitters.collect(),
-            ..Default::default()
+            assume_best_effort: self.assume_best_effort,
+            threads: threads(network),
         }
     }
 }

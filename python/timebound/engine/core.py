@@ -36,9 +36,19 @@ class Network:
         answer: dict[str, dict[str, list[str]]] = json.loads(self._network.paths())
         return answer
 
-    def holistic(self, jitter_ns: dict[str, int]) -> dict[str, Any]:
-        """Safe holistic bounds; `jitter_ns` replaces declared jitters where it is larger (stream name -> ns)."""
-        answer: dict[str, Any] = json.loads(self._network.holistic(json.dumps({"jitter_override": jitter_ns})))
+    def bounds(
+        self, jitter_ns: dict[str, int] | None = None, method: str = "bound", *, assume_best_effort: bool = True
+    ) -> dict[str, Any]:
+        """Safe bounds by "holistic", "calculus" or their minimum "bound".
+
+        `jitter_ns` replaces declared jitters where it is larger (stream name -> ns).
+        """
+        options = {
+            "method": method,
+            "jitter_override": jitter_ns or {},
+            "assume_best_effort": assume_best_effort,
+        }
+        answer: dict[str, Any] = json.loads(self._network.bounds(json.dumps(options)))
         return answer
 
     def simulate(self, options: dict[str, Any], progress: Progress | None = None) -> dict[str, Any]:

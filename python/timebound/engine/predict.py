@@ -55,7 +55,7 @@ class Prediction:
         }
         if not larger:
             return self.outcomes
-        found = _outcomes(self.steady.holistic(larger), self.streams)
+        found = _outcomes(self.steady.bounds(larger), self.streams)
         return {
             key: self.outcomes[key] if outcome.reason and self.outcomes[key].reason else outcome
             for key, outcome in found.items()
@@ -81,7 +81,7 @@ def predict(plan: Plan) -> Prediction:
         broken: set[str] = set()
         while True:
             rounds += 1
-            analysis = network.holistic(jitters)
+            analysis = network.bounds(jitters)
             outcomes = _outcomes(analysis, streams)
             causes.note(outcomes)
             changed = False
@@ -108,7 +108,7 @@ def predict(plan: Plan) -> Prediction:
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     steady = network if plan.scenario.events else None
     network = Network(plan, _declaration(plan, streams))
-    analysis = (steady or network).holistic({})
+    analysis = (steady or network).bounds({})
     found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in _outcomes(analysis, streams).items()}
     return Prediction(plan, network, streams, found, analysis["ports"], rounds, steady or network)
 
@@ -159,7 +159,7 @@ def _declaration(plan: Plan, streams: dict[str, Stream]) -> dict[str, Any]:
 def _steady(plan: Plan, declaration: dict[str, Any]) -> dict[str, Any]:
     """The declaration for the bounds: a link whose conditions change (`at:`) is one that is interrupted.
 
-    The holistic approach knows one condition per port. An interruption is what it refuses in any case, so no bound is
+    The analysis knows one condition per port. An interruption is what it refuses in any case, so no bound is
     printed for a flow that such a change could touch.
     """
     changed = {event.link for event in plan.scenario.events}

@@ -1,0 +1,414 @@
+//! Response times port by port, release jitter carried from port to port.
+//!
+//! ```text
+//! start:     Amax = J, Amin = 0
+//! each port: Amax += R + propagation + link jitter + SDmax;   Amin += C + propagation + SDmin
+//! J at the next port = Amax - Amin
+//! ```
+//!
+//! Source: Tindell and Clark 1994 (holistic analysis), with the corrections that ARCHITECTURE.md's order of truth asks for; see
+//! [`crate::level`] for `R`. In the words of network calculus: an arrival curve `a(d)` becomes `a(d + Amax - Amin)` behind a server
+//! that delays by `Amin` to `Amax` (Le Boudec and Thiran 2001, theorem 1.4.3 for a delay jitter), which for the staircase of a
+//! periodic stream is the same thing. A branch of a multicast tree starts from the `Amax` and `Amin` of its own parent.
+//!
+//! **Order.** A class at a port reads the jitter of its own and of all higher classes there, never that of lower ones. Classes at
+//! ports are therefore settled in the order of that relation: once each where it has no cycle, and by iteration from
+//! below where routes close one. The iteration ends at a fixed point, and any fixed point is safe: were some frame the first of all to
+//! exceed its `R`, everything that arrived before would have kept its jitter, and `R` covers exactly that. It is the least one because
+//! every step is monotone. Where it does not end (a time above the horizon, or the computing limit) there is no bound, and the
+//! reason says so.
+
+use crate::bundle::{ONE, Sums};
+use crate::cause::{self, Cause, Kind};
+use crate::demand::{Effort, HORIZON, surely_fits};
+use crate::layout::{Layout, NONE};
+use crate::level::{Scratch, Worst};
+use crate::order::{self, Lists};
+use crate::result::Utilisation;
+use crate::settled::{NEVER, PortWork, Settled};
+use timebound_model::{Discipline, Network};
+
+/// One analysis.
+#[derive(Debug)]
+pub(crate) struct Propagation<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) layout: Layout,
+    pub(crate) settled: Settled,
+}
+
+/// What one thread needs of its own.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    scratch: Scratch,
+    pub(crate) effort: Effort,
+}
+
+impl Worker {
+    fn new(layout: &Layout) -> Self {
+        Self {
+            scratch: Scratch::default(),
+            effort: Effort::for_hops(layout.slots.len()),
+        }
+    }
+}
+
+/// What settling a level changed.
+#[derive(Debug, Clone, Copy, Default)]
+struct News {
+    arrivals: bool,
+    departures: bool,
+}
+
+impl<'a> Propagation<'a> {
+    pub(crate) fn run(network: &'a Network, layout: Layout, threads: usize) -> Self {
+        let settled = Settled::new(&layout);
+        let pass = Self {
+            network,
+            layout,
+            settled,
+        };
+        for index in 0..pass.layout.levels.len() {
+            if let Some(cause) = pass.fixed_cause(index) {
+                pass.settled.set_level_cause(index, pass.settled.add_cause(cause));
+            }
+        }
+        let inputs = pass.inputs();
+        let components = order::components(&inputs);
+        if threads <= 1 {
+            let mut worker = Worker::new(&pass.layout);
+            for component in components.iter() {
+                pass.settle_component(component, &inputs, &mut worker);
+            }
+        } else {
+            order::in_parallel(&inputs, &components, threads, |work| {
+                let mut worker = Worker::new(&pass.layout);
+                work.each(|component| pass.settle_component(component, &inputs, &mut worker));
+            });
+        }
+        pass
+    }
+
+    fn fixed_cause(&self, index: usize) -> Option<Cause> {
+        let level = &self.layout.levels[index];
+        if let Some(cause) = cause::unanalysable(self.network, level.port) {
+            return Some(cause);
+        }
+        let sorts = self.network.ports[level.port.index()].discipline == Discipline::StrictPriority;
+        match self.layout.ports[level.port.index()].unbounded {
+            Some((class, stream)) if !sorts || class >= level.class => {
+                return Some(cause::undeclared(self.network, level.port, stream));
+            }
+            _ => {}
+        }
+        let demands = &self.layout.demands[level.port_start..level.end];
+        if surely_fits(demands.iter().map(|demand| u128::from(demand.share())).sum()) {
+            return None;
+        }
+        let load = Utilisation::of(demands);
+        load.is_exhausted()
+            .then(|| cause::overloaded(self.network, level, load))
+    }
+
+    /// For every level the levels that decide about it: those that feed it, and the next more urgent one at its port.
+    fn inputs(&self) -> Lists {
+        let mut lists = Lists::with_capacity(self.layout.levels.len(), self.layout.groups.len());
+        for (index, level) in self.layout.levels.iter().enumerate() {
+            if index > self.layout.ports[level.port.index()].levels.start {
+                lists.add(index as u32 - 1);
+            }
+            for group in self.layout.groups[level.groups.clone()]
+                .iter()
+                .filter(|group| group.input != NONE)
+            {
+                // Where the port before sorts by class and this one does not, or the other way round, a group has several feeders.
+                let mut last = NONE;
+                let first = self.feeder(group.start);
+                let alike = self.alike(group.input as usize, level.port.index());
+                for slot in group.start..if alike { group.start } else { group.end } {
+                    let feeder = self.feeder(slot);
+                    if feeder != last {
+                        lists.add(feeder);
+                        last = feeder;
+                    }
+                }
+                if alike {
+                    lists.add(first);
+                }
+            }
+            lists.close();
+        }
+        lists
+    }
+
+    fn alike(&self, input: usize, port: usize) -> bool {
+        let sorts = |port: usize| self.network.ports[port].discipline == Discipline::StrictPriority;
+        !sorts(input) || sorts(port)
+    }
+
+    fn feeder(&self, slot: usize) -> u32 {
+        self.layout.slots[self.layout.slots[slot].parent as usize].level
+    }
+
+    fn settle_component(&self, component: &[u32], inputs: &Lists, worker: &mut Worker) {
+        if let [level] = component
+            && !inputs.of(*level as usize).contains(level)
+        {
+            self.settle(*level as usize, worker);
+            return;
+        }
+        // In the order of the component, in which inputs tend to come first, until nothing is new.
+        let mut place = std::collections::BTreeMap::new();
+        component.iter().zip(0usize..).for_each(|(level, at)| {
+            place.insert(*level, at);
+        });
+        let mut readers = vec![Vec::new(); component.len()];
+        for (at, level) in component.iter().enumerate() {
+            for input in inputs.of(*level as usize) {
+                if let Some(input) = place.get(input) {
+                    readers[*input].push(at);
+                }
+            }
+        }
+        let mut dirty = vec![true; component.len()];
+        while dirty.contains(&true) {
+            for at in 0..component.len() {
+                if !std::mem::take(&mut dirty[at]) {
+                    continue;
+                }
+                if worker.effort.is_spent() {
+                    self.give_up(component, worker);
+                    return;
+                }
+                worker.effort.spend(1);
+                let news = self.settle(component[at] as usize, worker);
+                if news.arrivals || news.departures {
+                    readers[at].iter().for_each(|reader| dirty[*reader] = true);
+                    self.wake_below(component[at], &place, &mut dirty);
+                }
+            }
+        }
+    }
+
+    /// All lower classes at a port read the arrivals of `level`, not only the next one.
+    fn wake_below(&self, level: u32, place: &std::collections::BTreeMap<u32, usize>, dirty: &mut [bool]) {
+        let port = self.layout.levels[level as usize].port;
+        let below = level + 1..self.layout.ports[port.index()].levels.end as u32;
+        below
+            .filter_map(|below| place.get(&below))
+            .for_each(|at| dirty[*at] = true);
+    }
+
+    /// No fixed point was found in time: nothing in the cycle has a bound.
+    fn give_up(&self, component: &[u32], worker: &mut Worker) {
+        for &level in component {
+            if self.settled.level_cause(level as usize) == NONE {
+                let port = self.layout.levels[level as usize].port;
+                let text = format!(
+                    "routes form a cycle through port {}, and the jitter along it did not settle within the computing limit",
+                    self.network.port_name(port)
+                );
+                let cause = self
+                    .settled
+                    .add_cause(Cause::new(Kind::NoFiniteBound, port, text));
+                self.settled.set_level_cause(level as usize, cause);
+            }
+        }
+        for &level in component {
+            self.settle(level as usize, worker);
+        }
+    }
+
+    /// Computes the responses of a level from what is known of its arrivals.
+    fn settle(&self, index: usize, worker: &mut Worker) -> News {
+        let level = &self.layout.levels[index];
+        let mut work = self.settled.port(level.port.index());
+        let (arrivals, cause) = self.arrive(index, &mut work);
+        self.spread_cause(index, cause);
+        if self.settled.level_cause(index) == NONE && !self.respond(index, &mut work, worker) {
+            let text = format!(
+                "delays at port {} exceed {HORIZON} ns",
+                self.network.port_name(level.port)
+            );
+            let cause = self
+                .settled
+                .add_cause(Cause::new(Kind::NoFiniteBound, level.port, text));
+            self.settled.set_level_cause(index, cause);
+        }
+        News {
+            arrivals,
+            departures: self.depart(index, &work),
+        }
+    }
+
+    /// Takes the departures of the ports before as arrivals here. Returns whether that is news, and the first slot without a bound.
+    fn arrive(&self, index: usize, work: &mut PortWork) -> (bool, Option<usize>) {
+        let (mut news, mut without) = (false, None);
+        for group in self.layout.levels[index].groups.clone() {
+            let mut sums = Sums::NONE;
+            let bounds = &self.layout.groups[group];
+            for (slot, data) in (bounds.start..bounds.end).zip(&self.layout.slots[bounds.start..bounds.end]) {
+                let before = match data.parent {
+                    NONE => 0,
+                    parent => self.settled.departure(parent as usize),
+                };
+                let latest = before.saturating_add(data.traversal);
+                if latest > HORIZON {
+                    self.late(slot, before);
+                    without = without.or(Some(slot));
+                    continue;
+                }
+                let demand = work.demand_mut(slot);
+                let jitter = latest.saturating_sub(data.earliest);
+                if demand.jitter() != jitter {
+                    demand.set_jitter(jitter);
+                    news = true;
+                }
+                sums.add(demand);
+            }
+            work.set_sums(group, sums);
+        }
+        (news, without)
+    }
+
+    /// A slot whose arrivals have no bound: because those before have none, or as times became too long.
+    fn late(&self, slot: usize, before: u64) {
+        if self.settled.arrival_cause(slot) != NONE {
+            return;
+        }
+        let data = &self.layout.slots[slot];
+        let cause = if before == NEVER && data.parent != NONE {
+            self.settled.departure_cause(&self.layout, data.parent as usize)
+        } else {
+            let port = self.layout.levels[data.level as usize].port;
+            let text = format!(
+                "arrivals at port {} are later than {HORIZON} ns",
+                self.network.port_name(port)
+            );
+            self.settled
+                .add_cause(Cause::new(Kind::NoFiniteBound, port, text))
+        };
+        self.settled.set_arrival_cause(slot, cause);
+    }
+
+    /// A level inherits the cause of the next more urgent one, or of the first of its slots that has one.
+    fn spread_cause(&self, index: usize, without: Option<usize>) {
+        if self.settled.level_cause(index) != NONE {
+            return;
+        }
+        let level = &self.layout.levels[index];
+        if index > self.layout.ports[level.port.index()].levels.start {
+            let above = self.settled.level_cause(index - 1);
+            if above != NONE {
+                self.settled.set_level_cause(index, above);
+                return;
+            }
+        }
+        if let Some(slot) = without {
+            let flow = &self.layout.flows[self.layout.slots[slot].flow as usize];
+            let rival = &self.network.streams[flow.stream.index()].name;
+            let origin = self.settled.arrival_cause(slot);
+            let cause = self
+                .settled
+                .causes()
+                .spread(origin, self.network, level.port, rival);
+            self.settled.set_level_cause(index, cause);
+        }
+    }
+
+    /// Worst cases of every transmission time of a level; `false` beyond the horizon.
+    fn respond(&self, index: usize, work: &mut PortWork, worker: &mut Worker) -> bool {
+        let mut known = std::mem::take(work.worst_mut(index));
+        known.clear();
+        let mut found = self.list_worst(index, true, work, worker, &mut known);
+        // A line of slope 1 or more never costs anything. A slower one is rounded up, and may.
+        if self.layout.least && self.has_slow_line(index) {
+            let mut plain = Vec::new();
+            let other = self.list_worst(index, false, work, worker, &mut plain);
+            if found && other {
+                for (shaped, plain) in known
+                    .iter_mut()
+                    .zip(plain)
+                    .filter(|(a, b)| b.1.response < a.1.response)
+                {
+                    *shaped = plain;
+                }
+            } else if other {
+                (found, known) = (true, plain);
+            }
+        }
+        *work.worst_mut(index) = known;
+        found
+    }
+
+    fn has_slow_line(&self, index: usize) -> bool {
+        let groups = &self.layout.groups[self.layout.levels[index].groups.clone()];
+        groups
+            .iter()
+            .any(|group| group.line.is_some_and(|line| line.slope < ONE))
+    }
+
+    /// The worst case of each transmission time, sorted by the latter.
+    fn list_worst(
+        &self,
+        index: usize,
+        shaped: bool,
+        work: &PortWork,
+        worker: &mut Worker,
+        known: &mut Vec<(u64, Worst)>,
+    ) -> bool {
+        let level = &self.layout.levels[index];
+        let level_now = work.level(&self.layout, index, shaped);
+        let Some(responses) = level_now.responses(&mut worker.scratch, &mut worker.effort) else {
+            return false;
+        };
+        let mut last = None;
+        for slot in &self.layout.slots[level.start..level.end] {
+            if last == Some(slot.own) {
+                continue;
+            }
+            last = Some(slot.own);
+            // Few sizes in a class: sorted and searched.
+            if let Err(place) = known.binary_search_by_key(&slot.own, |(own, _)| *own) {
+                let Some(worst) = responses.of(slot.own) else {
+                    return false;
+                };
+                known.insert(place, (slot.own, worst));
+            }
+        }
+        true
+    }
+
+    /// When frames leave the slots of a level at the latest; true if that is news.
+    fn depart(&self, index: usize, work: &PortWork) -> bool {
+        let level = &self.layout.levels[index];
+        let unbounded = self.settled.level_cause(index) != NONE;
+        let (mut news, mut last) = (false, (u64::MAX, 0));
+        for (slot, data) in (level.start..level.end).zip(&self.layout.slots[level.start..level.end]) {
+            let at = if unbounded || self.settled.arrival_cause(slot) != NONE {
+                NEVER
+            } else {
+                if last.0 != data.own {
+                    let Some(worst) = work.worst(index, data.own) else {
+                        continue;
+                    };
+                    last = (data.own, worst.response);
+                }
+                data.earliest
+                    .saturating_add(work.demand(slot).jitter())
+                    .saturating_add(last.1)
+            };
+            news |= self.settled.set_departure(slot, at);
+        }
+        news
+    }
+
+    pub(crate) fn worker(&self) -> Worker {
+        Worker::new(&self.layout)
+    }
+}
+
+impl Worker {
+    pub(crate) fn parts(&mut self) -> (&mut Scratch, &mut Effort) {
+        (&mut self.scratch, &mut self.effort)
+    }
+}
