@@ -43,7 +43,7 @@ pub fn check(seed: u64, index: u64, limits: &Limits, evaluations: u64) -> Held {
             evaluations,
             seed: index,
             threads: 1,
-            schedule: Vec::new(),
+            ..SearchOptions::default()
         },
     );
     let mut held = Held::default();

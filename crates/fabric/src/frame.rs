@@ -59,6 +59,8 @@ pub enum DropReason {
 pub trait Sink {
     /// Whether [`Sink::transmitted`] is called (captures); compiled away when not.
     const TRANSMISSIONS: bool = false;
+    /// Whether [`Sink::queued`] is called; compiled away when not.
+    const ARRIVALS: bool = false;
 
     /// The last bit of a copy arrived at `host`; `leaf` indexes the leaves of the stream's tree.
     fn delivered(&mut self, at: Time, host: NodeId, leaf: u32, frame: &Frame, damaged: bool);
@@ -73,6 +75,12 @@ pub trait Sink {
     #[inline]
     fn crossed(&mut self, crossing: &Crossing) {
         let _ = crossing;
+    }
+
+    /// A copy came to the egress `port`, where it waits or starts at once; called before the port decides about its room.
+    #[inline]
+    fn queued(&mut self, port: PortId, at: Time, frame: &Frame) {
+        let _ = (port, at, frame);
     }
 
     /// `port` sent the frame from `started` to `ended` (equal on the way out of a shared segment, which does not

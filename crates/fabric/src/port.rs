@@ -69,6 +69,8 @@ pub(crate) struct PortState {
     pub(crate) last_arrival: u64,
     pub(crate) last_entry: u64,
     pub(crate) rules: Option<Box<Rules>>,
+    /// Greatest delay that the link's jitter can add.
+    pub(crate) jitter_range: u64,
     pub(crate) switching_least: u64,
     pub(crate) switching_range: u64,
     pub(crate) switching_draws: Draws,
@@ -116,6 +118,7 @@ impl PortState {
             last_arrival: 0,
             last_entry: 0,
             rules: None,
+            jitter_range: 0,
             switching_least: least,
             switching_range: greatest - least,
             switching_draws: wiring.switching_names[id.index()].draws(seed),
@@ -135,6 +138,7 @@ impl PortState {
         now: u64,
     ) {
         self.held = impairments.held;
+        self.jitter_range = impairments.greatest_jitter().0;
         self.reorders = impairments.jitter.as_ref().is_some_and(|jitter| jitter.reorder);
         match &mut self.rules {
             Some(rules) => rules.change(impairments, now),

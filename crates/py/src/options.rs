@@ -137,6 +137,7 @@ impl SearchOptions {
             seed: self.seed,
             threads,
             schedule: changes(&self.schedule, network)?,
+            ..Default::default()
         })
     }
 }

@@ -196,7 +196,7 @@ fn main() {
             evaluations: 2_000,
             seed: 1,
             threads: 1,
-            schedule: Vec::new(),
+            ..SearchOptions::default()
         };
         let start = Instant::now();
         let found = search(&network, &options);

@@ -14,7 +14,8 @@ fn worst(network: &std::sync::Arc<Network>, name: &str, evaluations: u64) -> u64
             evaluations,
             seed: 1,
             threads: 1,
-            schedule: Vec::new(),
+            best_effort: false,
+            ..SearchOptions::default()
         },
     );
     let stream = network.stream(name).unwrap();
@@ -93,7 +94,8 @@ fn star_of_ten_sources() {
             evaluations: 1_000,
             seed: 1,
             threads: 1,
-            schedule: Vec::new(),
+            best_effort: false,
+            ..SearchOptions::default()
         },
     );
     assert!(

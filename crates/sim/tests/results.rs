@@ -109,7 +109,7 @@ fn a_search_does_not_depend_on_the_threads() {
                 evaluations: 400,
                 seed: 3,
                 threads,
-                schedule: Vec::new(),
+                ..SearchOptions::default()
             },
         )
     };
@@ -139,7 +139,7 @@ fn a_search_finds_more_than_a_long_simulation() {
             evaluations: 2_000,
             seed: 1,
             threads: 1,
-            schedule: Vec::new(),
+            ..SearchOptions::default()
         },
     );
     for worst in &found.worst {
@@ -167,7 +167,7 @@ fn a_search_that_breaks_off_keeps_what_it_found() {
             evaluations: 1 << 40,
             seed: 3,
             threads: 2,
-            schedule: Vec::new(),
+            ..SearchOptions::default()
         },
         &stop,
     );
@@ -313,7 +313,7 @@ proptest! {
             prop_assert!(stream.leaves.iter().all(|leaf| leaf.received + leaf.lost == stream.released));
         }
         let found = search(&network, &SearchOptions { evaluations: 20, seed, threads: 1,
-schedule: Vec::new(),
+..SearchOptions::default()
 });
         prop_assert_eq!(found.worst.len(), outcome.streams.iter().map(|s| s.leaves.len()).sum::<usize>());
     }

@@ -20,14 +20,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use timebound_model::{Network, NodeId, PortId, Time};
 
-/// How a switch's delay is chosen from its range.
+/// How delays that have a range (a switch's, and the jitter of a link) are chosen.
+///
+/// Everything but `Uniform` is for a search for worst cases: ends of the ranges, link jitter included, whatever its distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Switching {
-    /// Uniformly, from the named stream of the link on which the frame came.
+    /// A switch's uniformly, from the named stream of the link on which the frame came; link jitter from its distribution.
     #[default]
     Uniform,
-    /// The least or the greatest, by the same streams: what a search for worst cases wants.
-    Extremes,
+    /// The least or the greatest for every frame, by the streams of the links; always the greatest for the stream given here.
+    Extremes(u32),
+    /// The least or the greatest, the same for all frames of a stream at a port; always the greatest for the stream given here.
+    ExtremesByStream(u32),
     Least,
     Greatest,
 }

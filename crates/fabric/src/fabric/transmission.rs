@@ -10,6 +10,9 @@ use timebound_model::{PortId, Time};
 impl Fabric {
     #[inline]
     pub(super) fn enqueue<S: Sink>(&mut self, now: u64, port: u32, index: u32, sink: &mut S) {
+        if S::ARRIVALS {
+            sink.queued(PortId(port), Time(now), &self.slab.get(index).frame);
+        }
         let state = &mut self.ports[port as usize];
         if state.passes {
             return self.pass(now, port, index, sink);
@@ -122,7 +125,12 @@ impl Fabric {
             if let Some(reason) = reason {
                 return self.drop(now, Some(port), index, reason, sink);
             }
-            delay += outcome.delay;
+            delay += if self.switching == Switching::Uniform {
+                outcome.delay
+            } else {
+                let stream = self.slab.get(index).frame.stream;
+                self.chosen(port, stream, self.ports[port as usize].jitter_range)
+            };
             self.slab.get_mut(index).damaged |= outcome.damaged;
             if outcome.duplicated {
                 sink.copied(self.slab.get(index).frame.handle, 1);
@@ -139,18 +147,13 @@ impl Fabric {
     #[inline]
     pub(super) fn fly<S: Sink>(&mut self, now: u64, port: u32, index: u32, delay: u64, sink: &mut S) {
         let sequence = self.next_sequence();
-        let switching = self.switching;
-        let state = &mut self.ports[port as usize];
+        let state = &self.ports[port as usize];
         let extra = state.switching_least
             + match state.switching_range {
                 0 => 0,
-                range => match switching {
-                    Switching::Uniform => state.switching_draws.up_to(range),
-                    Switching::Extremes => range * (state.switching_draws.bits() & 1),
-                    Switching::Least => 0,
-                    Switching::Greatest => range,
-                },
+                range => self.chosen(port, self.slab.get(index).frame.stream, range),
             };
+        let state = &mut self.ports[port as usize];
         let entry = self.slab.get_mut(index);
         entry.sequence = sequence;
         if state.reorders {
@@ -175,6 +178,21 @@ impl Fabric {
         }
     }
 
+    /// A delay from `0..=range` for a frame that `port` has sent.
+    #[inline]
+    fn chosen(&mut self, port: u32, stream: u32, range: u64) -> u64 {
+        let draws = &mut self.ports[port as usize].switching_draws;
+        match self.switching {
+            Switching::Uniform => draws.up_to(range),
+            Switching::Least => 0,
+            Switching::Greatest => range,
+            Switching::Extremes(favoured) if favoured == stream => range,
+            Switching::Extremes(_) => range * (draws.bits() & 1),
+            Switching::ExtremesByStream(favoured) if favoured == stream => range,
+            Switching::ExtremesByStream(_) => range * u64::from(by_stream(self.seed, port, stream)),
+        }
+    }
+
     /// Over a cut link: from here on it is another fabric's.
     #[cold]
     fn leave_part<S: Sink>(&mut self, now: u64, port: u32, index: u32, sink: &mut S) {
@@ -189,4 +207,12 @@ impl Fabric {
         });
         self.slab.remove(index);
     }
+}
+
+/// A bit for every stream at every port under a seed (SplitMix64's finaliser; Steele, Lea, Flood 2014).
+fn by_stream(seed: u64, port: u32, stream: u32) -> bool {
+    let mut z = seed ^ (u64::from(port) << 32 | u64::from(stream)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) & 1 == 1
 }

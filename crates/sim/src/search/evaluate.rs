@@ -1,71 +1,32 @@
-//! Simulates one phasing and measures every stream in it; nothing is allocated again from one evaluation to the next.
+//! Simulates one phasing and watches the target on its way; nothing is allocated again from one evaluation to the next.
 
 use super::moments::Moment;
 use super::phasing::{Phasing, Planned};
-use super::shape::Shape;
+use super::scene::Scene;
 use crate::source::{Released, Source};
 use crate::tally::frame_of;
 use std::sync::Arc;
-use timebound_fabric::{DropReason, Fabric, Frame, NO_LEAF, Sink};
-use timebound_model::{Network, NodeId, PortId, Time};
+use timebound_fabric::{Change, DropReason, Fabric, Frame, NO_LEAF, Sink, StreamName};
+use timebound_model::{NodeId, PortId, StreamId, Time, WireBytes};
 
-/// One transmission of the target's frames.
+/// Steps in which an evaluation waits for the target, in parts of the time that it is expected to need.
+const STEPS: u64 = 8;
+/// Releases of all streams that promise nothing, in an evaluation.
+const MOST_OTHERS: usize = 1 << 14;
+/// No frame is on its way for ever, but outages can make it seem so.
+const MOST_STEPS: u32 = 1 << 12;
+
+/// A frame in a queue of the target's path.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Passage {
-    pub(super) port: PortId,
+pub(super) struct Visit {
+    pub(super) actor: u32,
     handle: u32,
-    pub(super) ended: Time,
-}
-
-#[derive(Debug)]
-struct Worsts<'a> {
-    shape: &'a Shape<'a>,
-    /// Per leaf the worst of all evaluations: from the actual and from the nominal release.
-    worst: Vec<(u64, u64)>,
-    releases: Vec<Released>,
-    target_stream: u32,
-    target_leaf: u32,
-    /// Worst latency of the target in this evaluation, and the release that had it.
-    target: (u64, u32),
-    passages: Vec<Passage>,
-}
-
-impl Sink for Worsts<'_> {
-    const TRANSMISSIONS: bool = true;
-
-    fn delivered(&mut self, at: Time, _: NodeId, leaf: u32, frame: &Frame, damaged: bool) {
-        if damaged || leaf == NO_LEAF {
-            return;
-        }
-        let released = self.releases[frame.handle as usize];
-        let (latency, nominal) = (at.since(released.actual).0, at.since(released.nominal).0);
-        let worst = &mut self.worst[self.shape.bases[frame.stream as usize] + leaf as usize];
-        *worst = (worst.0.max(latency), worst.1.max(nominal));
-        if frame.stream == self.target_stream && leaf == self.target_leaf && latency > self.target.0 {
-            self.target = (latency, frame.handle);
-        }
-    }
-
-    fn dropped(&mut self, _: Time, _: Option<PortId>, _: &Frame, _: DropReason) {}
-    fn copied(&mut self, _: u32, _: u32) {}
-
-    fn transmitted(&mut self, port: PortId, _: Time, ended: Time, frame: &Frame) {
-        if frame.stream == self.target_stream {
-            self.passages.push(Passage {
-                port,
-                handle: frame.handle,
-                ended,
-            });
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Evaluator<'a> {
-    fabric: Fabric,
-    sink: Worsts<'a>,
-    planned: Vec<Planned>,
-    moment: Moment,
+    tag: u32,
+    pub(super) arrived: u64,
+    /// Its transmission; `u64::MAX` where that was not seen.
+    pub(super) started: u64,
+    /// Since when the port had been sending without a pause when it started.
+    pub(super) busy_since: u64,
 }
 
 /// What an evaluation says about its target.
@@ -73,119 +34,289 @@ pub(super) struct Evaluator<'a> {
 pub(super) struct Finding {
     /// 0 where it never arrived.
     pub(super) latency: u64,
-    /// Actual release of the frames that took longest.
-    pub(super) released: u64,
-    /// Their way through the network.
-    pub(super) passages: Vec<Passage>,
+    pub(super) from_nominal: u64,
+    /// Of the release that took longest.
+    handle: u32,
+    /// Per place all frames in the order in which they came.
+    pub(super) visits: Vec<Vec<Visit>>,
+}
+
+impl Finding {
+    /// The last frame of the release that took longest, in the queue at `place`.
+    pub(super) fn own(&self, place: usize) -> Option<&Visit> {
+        self.visits[place]
+            .iter()
+            .rev()
+            .find(|visit| visit.actor == 0 && visit.handle == self.handle)
+    }
+
+    /// When the release that took longest came to each queue; to the first one, when the first release did.
+    pub(super) fn arrivals(&self, into: &mut Vec<u64>) -> bool {
+        into.clear();
+        for (place, visits) in self.visits.iter().enumerate() {
+            let mut own = visits.iter().filter(|visit| visit.actor == 0);
+            let Some(visit) = own.find(|visit| place == 0 || visit.handle == self.handle) else {
+                return false;
+            };
+            into.push(visit.arrived);
+        }
+        true
+    }
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    /// Per port of the scene its place, `u32::MAX` off the path.
+    place_of: Vec<u32>,
+    /// Per stream of the scene its actor, `u32::MAX` if it is none.
+    actor_of: Vec<u32>,
+    visits: Vec<Vec<Visit>>,
+    /// Per place the first visit that may still be waiting.
+    open: Vec<usize>,
+    /// Per place: end of the last transmission, and since when the port has been sending without a pause.
+    busy: Vec<(u64, u64)>,
+    releases: Vec<Released>,
+    /// Handles of the target's releases.
+    own: Vec<u32>,
+    /// Copies of the target's frames under way or still to come.
+    left: u64,
+    /// Worst latency and its release, and the worst from a nominal release.
+    worst: (u64, u32),
+    from_nominal: u64,
+}
+
+impl Watch {
+    fn clear(&mut self) {
+        self.visits.iter_mut().for_each(Vec::clear);
+        self.open.fill(0);
+        self.busy.fill((u64::MAX, 0));
+        self.releases.clear();
+        self.own.clear();
+        (self.left, self.worst, self.from_nominal) = (0, (0, 0), 0);
+    }
+
+    #[inline]
+    fn place(&self, port: PortId) -> Option<usize> {
+        let place = self.place_of[port.index()];
+        (place != u32::MAX).then_some(place as usize)
+    }
+}
+
+impl Sink for Watch {
+    const TRANSMISSIONS: bool = true;
+    const ARRIVALS: bool = true;
+
+    fn delivered(&mut self, at: Time, _: NodeId, leaf: u32, frame: &Frame, damaged: bool) {
+        if frame.stream != 0 || leaf == NO_LEAF {
+            return;
+        }
+        self.left -= 1;
+        if damaged {
+            return;
+        }
+        let released = self.releases[frame.handle as usize];
+        let latency = at.since(released.actual).0;
+        self.from_nominal = self.from_nominal.max(at.since(released.nominal).0);
+        if latency > self.worst.0 {
+            self.worst = (latency, frame.handle);
+        }
+    }
+
+    fn dropped(&mut self, _: Time, _: Option<PortId>, frame: &Frame, _: DropReason) {
+        self.left -= u64::from(frame.stream == 0);
+    }
+
+    fn copied(&mut self, handle: u32, extra: u32) {
+        if self.own.contains(&handle) {
+            self.left += u64::from(extra);
+        }
+    }
+
+    #[inline]
+    fn queued(&mut self, port: PortId, at: Time, frame: &Frame) {
+        let Some(place) = self.place(port) else { return };
+        self.visits[place].push(Visit {
+            actor: self.actor_of[frame.stream as usize],
+            handle: frame.handle,
+            tag: frame.tag as u32,
+            arrived: at.0,
+            started: u64::MAX,
+            busy_since: u64::MAX,
+        });
+    }
+
+    #[inline]
+    fn transmitted(&mut self, port: PortId, started: Time, ended: Time, frame: &Frame) {
+        let Some(place) = self.place(port) else { return };
+        let busy = &mut self.busy[place];
+        if busy.0 != started.0 {
+            busy.1 = started.0;
+        }
+        busy.0 = ended.0;
+        let visits = &mut self.visits[place];
+        let open = &mut self.open[place];
+        while visits.get(*open).is_some_and(|visit| visit.started != u64::MAX) {
+            *open += 1;
+        }
+        let waiting = visits[*open..].iter_mut().find(|visit| {
+            visit.started == u64::MAX && visit.handle == frame.handle && visit.tag == frame.tag as u32
+        });
+        if let Some(visit) = waiting {
+            (visit.started, visit.busy_since) = (started.0, busy.1);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Evaluator<'a> {
+    pub(super) scene: &'a Scene,
+    fabric: Fabric,
+    watch: Watch,
+    planned: Vec<Planned>,
+    before: Vec<Change>,
+    at: Vec<Change>,
+    name: StreamName,
+    /// How long the target is expected to need: nobody releases anything later.
+    expected: u64,
 }
 
 impl<'a> Evaluator<'a> {
-    pub(super) fn new(network: &Arc<Network>, shape: &'a Shape<'a>) -> Self {
-        let sink = Worsts {
-            shape,
-            worst: vec![(0, 0); shape.leaves],
-            releases: Vec::new(),
-            target_stream: 0,
-            target_leaf: 0,
-            target: (0, 0),
-            passages: Vec::new(),
+    pub(super) fn new(scene: &'a Scene, moment: Moment) -> Self {
+        let mut actor_of = vec![u32::MAX; scene.network.streams.len()];
+        for (index, actor) in (0u32..).zip(&scene.actors) {
+            actor_of[actor.stream.index()] = index;
+        }
+        let watch = Watch {
+            place_of: scene.place_of.clone(),
+            actor_of,
+            visits: vec![Vec::new(); scene.places.len()],
+            open: vec![0; scene.places.len()],
+            busy: vec![(u64::MAX, 0); scene.places.len()],
+            ..Watch::default()
         };
         Self {
-            fabric: Fabric::new(Arc::clone(network), 0),
-            sink,
+            scene,
+            fabric: Fabric::new(Arc::clone(&scene.network), 0),
+            watch,
             planned: Vec::new(),
-            moment: Moment::default(),
+            before: moment.before,
+            at: moment.at,
+            name: StreamName::new("phasing", "lateness"),
+            expected: scene.span,
         }
     }
 
-    /// Evaluations from now on run at this moment of the schedule.
-    pub(super) fn set_moment(&mut self, moment: Moment) {
-        self.moment = moment;
+    /// The most that was found so far: what may be released later than somewhat beyond it cannot matter.
+    pub(super) fn expect(&mut self, latency: u64) {
+        let slack = self
+            .scene
+            .places
+            .iter()
+            .map(|place| place.sending)
+            .max()
+            .unwrap_or(0)
+            .saturating_mul(4);
+        self.expected = (latency + latency / 4)
+            .saturating_add(slack)
+            .min(self.scene.span.max(latency));
     }
 
-    pub(super) fn into_worst(self) -> Vec<(u64, u64)> {
-        self.sink.worst
-    }
-
-    /// Simulates the phasing for the receiver `leaf` of the mover `target`.
-    pub(super) fn evaluate(&mut self, phasing: &Phasing, target: usize, leaf: u32) -> Finding {
-        let shape = self.sink.shape;
-        self.sink.target_stream = shape.movers[target].stream.0;
-        self.sink.target_leaf = leaf;
-        self.sink.target = (0, 0);
-        self.sink.releases.clear();
-        self.sink.passages.clear();
+    /// Simulates the phasing; what it says about the target goes to `finding`, whose memory is used again.
+    pub(super) fn evaluate(&mut self, phasing: &Phasing, finding: &mut Finding) {
+        let origin = phasing.start(self.scene, 0);
+        self.watch.clear();
         self.fabric.reset(phasing.seed);
         self.fabric.set_switching(phasing.switching);
-        for change in &self.moment.before {
+        for change in &self.before {
             self.fabric.schedule(Time(0), change.clone());
         }
         // The changes come where the releases are aligned, so that frames wait and are under way.
-        for change in &self.moment.at {
-            self.fabric.schedule(Time(shape.base), change.clone());
+        for change in &self.at {
+            self.fabric.schedule(Time(origin), change.clone());
         }
-        phasing.releases(shape, target, &mut self.planned);
-        for &(at, _, mover, released) in &self.planned {
-            let mover = &shape.movers[mover as usize];
+        let own =
+            u64::from(phasing.releases.saturating_sub(1)).saturating_mul(self.scene.actors[0].pattern.period);
+        let end = origin.saturating_add(self.expected).saturating_add(own);
+        self.enter(phasing, origin, end);
+        let step = (self.expected / STEPS).max(1);
+        let mut until = end.saturating_sub(self.expected / 2);
+        for _ in 0..MOST_STEPS {
+            self.fabric.advance(Time(until), &mut self.watch);
+            let Some(next) = self.fabric.next_timeout().filter(|_| self.watch.left > 0) else {
+                break;
+            };
+            until = until.saturating_add(step).max(next.0);
+        }
+        let (latency, handle) = self.watch.worst;
+        finding.latency = latency;
+        finding.from_nominal = self.watch.from_nominal;
+        finding.handle = handle;
+        std::mem::swap(&mut finding.visits, &mut self.watch.visits);
+        self.watch.visits.resize_with(self.scene.places.len(), Vec::new);
+    }
+
+    fn enter(&mut self, phasing: &Phasing, origin: u64, end: u64) {
+        phasing.plan(self.scene, end, self.name, &mut self.planned);
+        let scene = self.scene;
+        for &(at, _, actor, released) in &self.planned {
+            let actor = &scene.actors[actor as usize];
+            let frames = &actor.pattern.frames;
+            if actor.stream.0 == 0 {
+                self.watch.left += frames.len() as u64;
+                self.watch.own.push(self.watch.releases.len() as u32);
+            }
             enter(
                 &mut self.fabric,
-                &mut self.sink,
-                mover.stream,
-                at,
-                released,
-                &mover.frames,
+                &mut self.watch,
+                scene,
+                (actor.stream, actor.source),
+                (at, released),
+                frames,
             );
         }
-        let end = shape.base.saturating_add(shape.horizon);
-        for &stream in &shape.others {
-            let source = Source::new(&shape.network.streams[stream.index()], phasing.seed);
+        for &stream in &scene.others {
+            let declared = &scene.network.streams[stream.index()];
+            let source = Source::new(declared, phasing.seed);
             let frames = source.frames().to_vec();
-            if frames.is_empty() {
-                continue;
-            }
-            for released in source.take_while(|released| released.actual.0 < end) {
+            // Their patterns start at zero: early enough to be under way when the target comes.
+            let start = origin.saturating_sub(2 * scene.span);
+            for released in source.take(if frames.is_empty() { 0 } else { MOST_OTHERS }) {
+                let at = Time(released.actual.0.saturating_add(start));
+                if at.0 >= end {
+                    break;
+                }
+                let released = Released {
+                    nominal: at,
+                    actual: at,
+                };
                 enter(
                     &mut self.fabric,
-                    &mut self.sink,
-                    stream,
-                    released.actual,
-                    released,
+                    &mut self.watch,
+                    scene,
+                    (stream, declared.source),
+                    (at, released),
                     &frames,
                 );
             }
-        }
-        self.fabric.advance(Time::MAX, &mut self.sink);
-        let (latency, handle) = self.sink.target;
-        if latency == 0 {
-            return Finding::default();
-        }
-        Finding {
-            latency,
-            released: self.sink.releases[handle as usize].actual.0,
-            passages: self
-                .sink
-                .passages
-                .iter()
-                .copied()
-                .filter(|p| p.handle == handle)
-                .collect(),
         }
     }
 }
 
 fn enter(
     fabric: &mut Fabric,
-    sink: &mut Worsts,
-    stream: timebound_model::StreamId,
-    at: Time,
-    released: Released,
-    frames: &[timebound_model::WireBytes],
+    watch: &mut Watch,
+    scene: &Scene,
+    (stream, source): (StreamId, NodeId),
+    (at, released): (Time, Released),
+    frames: &[WireBytes],
 ) {
-    let network = sink.shape.network;
-    let handle = sink.releases.len() as u32;
-    sink.releases.push(released);
+    let handle = watch.releases.len() as u32;
+    watch.releases.push(released);
     for (position, wire) in (0u64..).zip(frames) {
-        let frame = frame_of(network, stream, handle, position, *wire);
-        fabric.ingress(at, network.streams[stream.index()].source, frame);
+        fabric.ingress(
+            at,
+            source,
+            frame_of(&scene.network, stream, handle, position, *wire),
+        );
     }
 }

@@ -1,36 +1,59 @@
 //! Search for worst cases from below: many short simulations with chosen phasings (timing.md, "Checking from below").
 //!
-//! One evaluation simulates one phasing of all streams and measures every stream in it. The work is cut into chunks, each
-//! with a seed of its own and one (stream, leaf) as its target, for which it climbs: what is found depends on the number of
-//! evaluations and the seed, not on the number of threads.
+//! Each receiver of each stream is a target of its own. Its scene holds only those who can be in its way and the part of the network
+//! between them; an evaluation simulates one phasing of these and watches the target. Targets are independent of one another, and each
+//! has random streams of its own: what is found depends on the network, the number of evaluations and the seed, never on the threads.
 
+mod climb;
+mod cutout;
 mod evaluate;
 mod moments;
 mod moves;
 mod phasing;
-mod shape;
+mod scene;
+mod survey;
 
+use climb::{Climber, Known};
 use evaluate::Evaluator;
-use moments::Moments;
-use moves::Climber;
+use moments::{Moment, Moments};
+use scene::Scene;
 use serde::Serialize;
-use shape::Shape;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use timebound_fabric::Change;
+use survey::{Survey, Target};
+use timebound_fabric::{Change, Draws};
 use timebound_model::{Network, NodeId, Span, StreamId, Time};
 
 /// How hard to search.
 #[derive(Debug, Clone)]
 pub struct SearchOptions {
-    /// Phasings to simulate; rounded up to whole chunks.
+    /// Phasings to simulate, shared by all receivers; rounded up so that all get as many.
     pub evaluations: u64,
     pub seed: u64,
     /// Threads to use, at least one.
     pub threads: usize,
-    /// Conditions that change during a run: every chunk of evaluations runs at another moment of it, see [`Moments`].
+    /// Conditions that change during a run: every round of evaluations runs at another moment of it, see [`Moments`].
     pub schedule: Vec<(Time, Change)>,
+    /// One frame of undeclared best effort ([`Network::best_effort_frame`]) at every port of a target's path, as the bounds assume it.
+    pub best_effort: bool,
+    /// What an analysis says about every stream, in their order; none where it says nothing.
+    pub witness: Vec<StreamWitness>,
+}
+
+/// Per receiver of a stream what an analysis says about each port of the path; empty where it says nothing.
+pub type StreamWitness = Vec<Vec<HopWitness>>;
+
+/// What an analysis says about a frame at one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HopWitness {
+    /// From the start of the busy period to the arrival of the frame that waits longest.
+    pub window: Span,
+    /// From its arrival in the queue to its last bit sent.
+    pub response: Span,
+    /// From there to the next queue.
+    pub traversal: Span,
 }
 
 impl Default for SearchOptions {
@@ -40,6 +63,8 @@ impl Default for SearchOptions {
             seed: 1,
             threads: 1,
             schedule: Vec::new(),
+            best_effort: true,
+            witness: Vec::new(),
         }
     }
 }
@@ -64,78 +89,163 @@ pub struct Found {
     pub evaluations: u64,
 }
 
+/// Evaluations for each receiver in the first round; each further round has twice as many.
+const FIRST_ROUND: u64 = 32;
+/// Evaluations for each receiver in any round at most.
+const LONGEST_ROUND: u64 = 2_048;
+
 /// Searches; the same for the same network, evaluations and seed, whatever the number of threads.
 #[must_use]
 pub fn search(network: &Arc<Network>, options: &SearchOptions) -> Found {
     search_with(network, options, &|_| ControlFlow::Continue(()))
 }
 
-/// Searches and reports the number of evaluations done after each chunk, from any of the threads. Breaking off (a limit of
+/// Searches and reports the number of evaluations done after each receiver's turn, from any of the threads. Breaking off (a limit of
 /// time, for example) keeps what was found; how much that is then depends on the machine.
 pub fn search_with(
     network: &Arc<Network>,
     options: &SearchOptions,
     progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync),
 ) -> Found {
-    let shape = Shape::new(network);
+    let survey = Survey::new(network);
     let moments = Moments::new(&options.schedule);
-    let mut found = vec![(0, 0); shape.leaves];
-    let (done, next, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    if !shape.targets.is_empty() {
-        // Long climbs where there is time for them, short ones where there are many targets.
-        let chunk = (options.evaluations / shape.targets.len() as u64).clamp(16, 200);
-        let chunks = options.evaluations.div_ceil(chunk);
+    let known: Vec<Mutex<Known>> = survey.targets.iter().map(|_| Mutex::default()).collect();
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let targets = survey.targets.len() as u64;
+    let mut left = if targets > 0 {
+        options.evaluations.div_ceil(targets)
+    } else {
+        0
+    };
+    let mut round = 0;
+    while left > 0 && !stop.load(Ordering::Relaxed) {
+        let budget = rounds_budget(round, left, &moments);
+        left -= budget;
+        let job = Job {
+            survey: &survey,
+            options,
+            moment: moments.of(round),
+            round,
+            budget,
+        };
+        let next = AtomicU64::new(0);
         let work = || {
-            let mut evaluator = Evaluator::new(network, &shape);
             while !stop.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= chunks {
+                if index >= targets {
                     break;
                 }
-                // Over the rounds every target meets every moment.
-                evaluator.set_moment(moments.of(index + index / shape.targets.len() as u64));
-                Climber::new(&shape, options.seed, index).climb(&mut evaluator, chunk);
-                let total = done.fetch_add(chunk, Ordering::Relaxed) + chunk;
-                if progress(total).is_break() {
+                let made = job.run(index as usize, &known[index as usize]);
+                if progress(done.fetch_add(made, Ordering::Relaxed) + made).is_break() {
                     stop.store(true, Ordering::Relaxed);
                 }
             }
-            evaluator.into_worst()
         };
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..options.threads.max(1)).map(|_| scope.spawn(work)).collect();
-            for thread in threads {
-                let worst = thread
+            let helpers: Vec<_> = (1..options.threads.max(1)).map(|_| scope.spawn(work)).collect();
+            work();
+            for helper in helpers {
+                helper
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                for (best, new) in found.iter_mut().zip(worst) {
-                    *best = (best.0.max(new.0), best.1.max(new.1));
-                }
             }
         });
+        round += 1;
     }
     Found {
-        worst: report(network, &found),
+        worst: report(&survey, &known),
         evaluations: done.into_inner(),
     }
 }
 
-fn report(network: &Network, found: &[(u64, u64)]) -> Vec<Worst> {
-    let places = network.streams.iter().enumerate().flat_map(|(index, stream)| {
-        (0u32..)
-            .zip(&stream.tree.leaves)
-            .map(move |(leaf, place)| (StreamId::new(index), leaf, place.node))
-    });
-    // No latency is zero: every frame takes time to send.
-    let some = |nanos: u64| (nanos > 0).then_some(Span(nanos));
-    places
-        .zip(found)
-        .map(|((stream, leaf, node), worst)| Worst {
-            stream,
-            leaf,
-            node,
-            latency: some(worst.0),
-            from_nominal: some(worst.1),
-        })
-        .collect()
+/// Evaluations of each receiver in a round. A schedule's moments share what there is.
+fn rounds_budget(round: u64, left: u64, moments: &Moments) -> u64 {
+    let usual = FIRST_ROUND
+        .checked_shl(round.min(16) as u32)
+        .unwrap_or(LONGEST_ROUND)
+        .min(LONGEST_ROUND);
+    let turns = moments.count().saturating_sub(round).max(1);
+    match left {
+        left if turns > 1 => left.div_ceil(turns).min(usual),
+        // No short round at the end.
+        left if left < usual + usual / 2 => left,
+        _ => usual,
+    }
+}
+
+struct Job<'a> {
+    survey: &'a Survey<'a>,
+    options: &'a SearchOptions,
+    moment: Moment,
+    round: u64,
+    budget: u64,
+}
+
+impl Job<'_> {
+    /// One receiver's turn; the evaluations that were made.
+    fn run(&self, index: usize, known: &Mutex<Known>) -> u64 {
+        let target = self.survey.targets[index];
+        let (scene, cutout) = Scene::new(self.survey, target, self.options.best_effort);
+        let moment = Moment {
+            before: cutout.changes(&self.moment.before),
+            at: cutout.changes(&self.moment.at),
+        };
+        let draws = Draws::named(
+            self.options.seed,
+            &format!("target {index}, round {}", self.round),
+            "search",
+        );
+        let mut known = known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let climber = Climber::new(
+            Evaluator::new(&scene, moment),
+            self.witness(target),
+            std::mem::take(&mut *known),
+            draws,
+        );
+        let (found, made) = climber.climb(self.budget);
+        *known = found;
+        made
+    }
+
+    /// For each port of the path: the arrival after the release, and the window before it.
+    fn witness(&self, target: Target) -> Option<Vec<(u64, u64)>> {
+        let hops = self
+            .options
+            .witness
+            .get(target.stream.index())?
+            .get(target.leaf as usize)?;
+        let mut at = 0u64;
+        let arrivals = hops.iter().map(|hop| {
+            let here = (at, hop.window.0);
+            at = at.saturating_add(hop.response.0).saturating_add(hop.traversal.0);
+            here
+        });
+        Some(arrivals.collect())
+    }
+}
+
+fn report(survey: &Survey, known: &[Mutex<Known>]) -> Vec<Worst> {
+    let places = survey
+        .network
+        .streams
+        .iter()
+        .enumerate()
+        .flat_map(|(index, stream)| {
+            (0u32..).zip(&stream.tree.leaves).map(move |(leaf, place)| Worst {
+                stream: StreamId::new(index),
+                leaf,
+                node: place.node,
+                latency: None,
+                from_nominal: None,
+            })
+        });
+    let mut worst: Vec<Worst> = places.collect();
+    for (target, known) in survey.targets.iter().zip(known) {
+        let known = known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let entry = &mut worst[survey.bases[target.stream.index()] + target.leaf as usize];
+        // No latency is zero: every frame takes time to send.
+        let some = |nanos: u64| (nanos > 0).then_some(Span(nanos));
+        (entry.latency, entry.from_nominal) = (some(known.latency), some(known.from_nominal));
+    }
+    worst
 }

@@ -33,7 +33,12 @@ impl Moments {
         Self(moments)
     }
 
-    /// The moment for chunk `index`: first the conditions at the start, then each change, and around again.
+    /// How many there are, the start among them.
+    pub(super) fn count(&self) -> u64 {
+        self.0.len() as u64 + 1
+    }
+
+    /// The moment for round `index`: first the conditions at the start, then each change, and around again.
     pub(super) fn of(&self, index: u64) -> Moment {
         let turn = (index % (self.0.len() as u64 + 1)) as usize;
         let Some(now) = turn.checked_sub(1) else {

@@ -1,272 +1,280 @@
-//! Hill climbing over phasings: alignment moves towards one receiver.
+//! Moves from one phasing to another, guided by what the last simulation saw in the queues of the target's path.
 
-use super::evaluate::{Evaluator, Finding};
-use super::phasing::{Gene, Lateness, Phasing};
-use super::shape::{Shape, Target};
-use timebound_fabric::{Draws, Switching};
-use timebound_model::{NodeKind, Span};
+use super::evaluate::{Finding, Visit};
+use super::phasing::{Lateness, Phasing, join};
+use super::scene::{Group, Rank, Scene};
+use timebound_fabric::Draws;
 
-/// A stream that shares a port with the target's path.
-#[derive(Debug, Clone, Copy)]
-struct Rival {
-    mover: usize,
-    hop: u32,
-    /// Position of the shared port on the target's path.
-    place: usize,
+pub(super) struct Mover<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) draws: &'a mut Draws,
+    pub(super) phasing: &'a mut Phasing,
 }
 
-/// Do all rivals meet the target with their first frame at once, or here and there?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Spread {
-    Together,
-    Scattered,
+/// What the target met in one queue.
+#[derive(Clone, Copy)]
+struct Met {
+    arrived: u64,
+    started: u64,
+    busy_since: u64,
 }
 
-pub(super) struct Climber<'a> {
-    shape: &'a Shape<'a>,
-    target: Target,
-    /// Ports from the target's source to its leaf.
-    path: Vec<usize>,
-    /// Hops of the target's tree along the path.
-    hops: Vec<u32>,
-    rivals: Vec<Rival>,
-    /// The target's first chunk starts at the likeliest phasing.
-    first: bool,
-    draws: Draws,
+fn met(found: &Finding, place: usize) -> Option<Met> {
+    let own = found.own(place)?;
+    Some(Met {
+        arrived: own.arrived,
+        started: if own.started == u64::MAX {
+            own.arrived
+        } else {
+            own.started
+        },
+        busy_since: own.busy_since.min(own.arrived),
+    })
 }
 
-impl<'a> Climber<'a> {
-    pub(super) fn new(shape: &'a Shape<'a>, seed: u64, chunk: u64) -> Self {
-        let target = shape.targets[(chunk % shape.targets.len() as u64) as usize];
-        let tree = &shape.network.streams[shape.movers[target.mover].stream.index()].tree;
-        let hops = tree.path(tree.leaves[target.leaf as usize]);
-        let path: Vec<usize> = hops
+impl Met {
+    /// Did the frame keep the target waiting?
+    fn counts(&self, visit: &Visit) -> bool {
+        visit.started != u64::MAX && visit.started >= self.busy_since && visit.started < self.started
+    }
+}
+
+impl Mover<'_> {
+    fn pick(&mut self, count: usize) -> usize {
+        self.draws.up_to(count as u64 - 1) as usize
+    }
+
+    fn shift(&mut self, actor: usize, by: i64) {
+        let gene = &mut self.phasing.genes[actor];
+        gene.offset = gene.offset.saturating_add(by);
+    }
+
+    /// The visit of an actor that is nearest to a time.
+    fn nearest<'f>(&self, found: &'f Finding, place: usize, actor: usize, to: u64) -> Option<&'f Visit> {
+        found.visits[place]
             .iter()
-            .map(|hop| tree.hops[*hop as usize].port.index())
-            .collect();
-        let mut rivals = Vec::new();
-        for (place, port) in path.iter().enumerate() {
-            for &(mover, hop) in &shape.users[*port] {
-                if mover as usize != target.mover {
-                    rivals.push(Rival {
-                        mover: mover as usize,
-                        hop,
-                        place,
-                    });
+            .filter(|visit| visit.actor as usize == actor)
+            .min_by_key(|visit| visit.arrived.abs_diff(to))
+    }
+
+    /// Brings every group's last frame to the target's arrival (more urgent ones: their first), and what is in the way of a busy
+    /// period to its start; true if something moved.
+    pub(super) fn gather(&mut self, found: &Finding) -> bool {
+        let scene = self.scene;
+        let mut moved = false;
+        for group in &scene.groups {
+            if let Some(met) = met(found, group.place) {
+                let by = self.distance(found, group, met, group.rank == Rank::Higher, met.arrived);
+                moved |= self.shift_group(group, by);
+            }
+        }
+        for (place, rivals) in scene.rivals.iter().enumerate() {
+            let Some(met) = met(found, place) else { continue };
+            for &(actor, which) in rivals {
+                let meeting = scene.actors[actor as usize].meetings[which as usize];
+                if which > 0 || meeting.rank != Rank::Lower {
+                    continue;
+                }
+                let Some(visit) = self.nearest(found, place, actor as usize, met.arrived) else {
+                    continue;
+                };
+                if !met.counts(visit) {
+                    self.shift(
+                        actor as usize,
+                        difference(met.busy_since.saturating_sub(1), visit.arrived),
+                    );
+                    moved = true;
                 }
             }
         }
-        let draws = Draws::named(seed, &format!("chunk {chunk}"), "search");
-        Self {
-            shape,
-            target,
-            path,
-            hops,
-            rivals,
-            first: chunk < shape.targets.len() as u64,
-            draws,
-        }
+        moved
     }
 
-    /// Starts at an aligned (or, for variety, a random) phasing and climbs.
-    pub(super) fn climb(mut self, evaluator: &mut Evaluator, evaluations: u64) {
-        let mut best = self.random();
-        match if self.first { 3 } else { self.draws.up_to(3) } {
-            0 => {}
-            1 => self.align_all(&mut best, Spread::Scattered),
-            _ => self.align_all(&mut best, Spread::Together),
+    fn shift_group(&mut self, group: &Group, by: i64) -> bool {
+        if by != 0 {
+            group
+                .members
+                .iter()
+                .for_each(|member| self.shift(*member as usize, by));
         }
-        let mut found = evaluator.evaluate(&best, self.target.mover, self.target.leaf);
-        let mut candidate = best.clone();
-        for _ in 1..evaluations {
-            candidate.clone_from(&best);
-            self.mutate(&mut candidate, &found);
-            let new = evaluator.evaluate(&candidate, self.target.mover, self.target.leaf);
-            if new.latency >= found.latency {
-                std::mem::swap(&mut best, &mut candidate);
-                found = new;
-            }
-        }
+        by != 0
     }
 
-    fn random(&mut self) -> Phasing {
-        let shape = self.shape;
-        let mut gene = |mover: usize| Gene {
-            start: shape.base
-                + self
-                    .draws
-                    .up_to(shape.movers[mover].period.min(shape.horizon) - 1),
-            lateness: lateness(&mut self.draws),
-        };
-        let genes = (0..shape.movers.len()).map(&mut gene).collect();
-        let switching = self.switching();
-        Phasing {
-            genes,
-            switching,
-            seed: self.draws.bits(),
-        }
-    }
-
-    fn switching(&mut self) -> Switching {
-        [
-            Switching::Extremes,
-            Switching::Greatest,
-            Switching::Least,
-            Switching::Uniform,
-        ][self.draws.up_to(3) as usize]
-    }
-
-    /// Every rival meets the target's first release at one of the ports that they share.
-    fn align_all(&mut self, phasing: &mut Phasing, spread: Spread) {
-        let shape = self.shape;
-        if spread == Spread::Together {
-            // The critical instant of a single port, for all of them.
-            phasing
-                .genes
-                .iter_mut()
-                .for_each(|gene| gene.lateness = Lateness::First);
-        }
-        // Early in the window: what the meeting causes must be seen to its end.
-        phasing.genes[self.target.mover].start = shape.base + shape.horizon / 8;
-        let mut order = self.rivals.clone();
-        for index in (1..order.len()).rev() {
-            order.swap(index, self.draws.up_to(index as u64) as usize);
-        }
-        for rival in order {
-            let meeting = self.expected(phasing, rival.place);
-            self.align(phasing, rival, meeting, spread);
-        }
-    }
-
-    /// When the target's first release reaches the queue at `place` if nothing delays it.
-    fn expected(&mut self, phasing: &Phasing, place: usize) -> u64 {
-        let draws = &mut self.draws;
-        let switching = phasing.switching;
-        let travel = self
-            .shape
-            .travel(self.target.mover, self.hops[place], |least, greatest| {
-                estimate(switching, least, greatest, draws)
-            });
-        phasing.genes[self.target.mover].start + travel
-    }
-
-    /// When the worst release reached the queue at `place`.
-    fn measured(&mut self, phasing: &Phasing, found: &Finding, place: usize) -> Option<u64> {
-        let Some(before) = place.checked_sub(1) else {
-            return Some(found.released);
-        };
-        let port = &self.shape.network.ports[self.path[before]];
-        let left = found
-            .passages
-            .iter()
-            .find(|p| p.port.index() == self.path[before])?
-            .ended;
-        let peer = &self.shape.network.nodes[port.peer.index()];
-        let switching = match peer.kind {
-            NodeKind::Switch => estimate(
-                phasing.switching,
-                peer.switching_min,
-                peer.switching_max,
-                &mut self.draws,
-            ),
-            NodeKind::Host | NodeKind::Segment => 0,
-        };
-        Some(left.0 + port.propagation.0 + switching)
-    }
-
-    /// Shifts the rival so that its frame is in the way of what reaches the shared port at `meeting`.
-    fn align(&mut self, phasing: &mut Phasing, rival: Rival, meeting: u64, spread: Spread) {
-        let shape = self.shape;
-        let switching = phasing.switching;
-        let draws = &mut self.draws;
-        let travel = shape.travel(rival.mover, rival.hop, |least, greatest| {
-            estimate(switching, least, greatest, draws)
+    /// From the group's first (or last) frame to a time.
+    fn distance(&self, found: &Finding, group: &Group, met: Met, first: bool, to: u64) -> i64 {
+        let arrivals = group.members.iter().filter_map(|member| {
+            self.nearest(found, group.place, *member as usize, met.arrived)
+                .map(|visit| visit.arrived)
         });
-        let sending = shape.sending(rival.mover, self.path[rival.place]);
-        let mover = &shape.movers[rival.mover];
-        let lower = mover.class < shape.movers[self.target.mover].class;
-        // A lower class must have started: at the same tick (ties fall against the target) or, where the target is faster
-        // into its queue, one before. Or a frame ends just then and lets another one start.
-        let choice = if spread == Spread::Together {
-            self.draws.up_to(3)
-        } else {
-            self.draws.up_to(7)
-        };
-        let lead = match choice {
-            0..=2 => 0,
-            3 => u64::from(lower),
-            4 => 1,
-            5 => sending + 1,
-            6 => sending,
-            _ => self.draws.up_to(sending),
-        };
-        // Mostly its first frame, sometimes a later one.
-        let instance = if spread == Spread::Together {
-            0
-        } else {
-            self.draws.up_to(7).saturating_sub(5)
-        };
-        let earlier = mover.period.saturating_mul(instance);
-        let start = meeting.saturating_sub(travel + lead);
-        let start = if start.saturating_sub(earlier) > mover.jitter {
-            start - earlier
-        } else {
-            start
-        };
-        phasing.genes[rival.mover].start = start.max(mover.jitter);
+        let end = if first { arrivals.min() } else { arrivals.max() };
+        end.map_or(0, |end| difference(to, end))
     }
 
-    fn mutate(&mut self, phasing: &mut Phasing, found: &Finding) {
-        for _ in 0..=self.draws.up_to(2) {
-            let kind = self.draws.up_to(19);
-            if kind == 0 {
-                phasing.seed = self.draws.bits();
-            } else if kind == 1 {
-                phasing.switching = self.switching();
-            } else if kind == 2 || self.rivals.is_empty() {
-                phasing.genes[self.target.mover].lateness = lateness(&mut self.draws);
-            } else {
-                let rival = self.rivals[self.draws.up_to(self.rivals.len() as u64 - 1) as usize];
-                match kind {
-                    3..=4 => phasing.genes[rival.mover].lateness = lateness(&mut self.draws),
-                    5..=8 => self.shift(phasing, rival.mover),
-                    _ => {
-                        if let Some(meeting) = self.measured(phasing, found, rival.place) {
-                            self.align(phasing, rival, meeting, Spread::Scattered);
-                        }
-                    }
+    /// A few random moves.
+    pub(super) fn mutate(&mut self, found: &Finding) {
+        for _ in 0..=self.draws.up_to(5).saturating_sub(3) {
+            if self.scene.actors.len() < 2 {
+                return;
+            }
+            match self.draws.up_to(19) {
+                0..=8 => self.align_one(found),
+                9..=11 => self.align_group(found),
+                12 => {
+                    let actor = 1 + self.pick(self.scene.actors.len() - 1);
+                    self.turn_late(actor);
                 }
+                13..=15 => self.wander(),
+                16 => self.skip(),
+                17 => self.delay(),
+                18 => self.phasing.seed = self.draws.bits(),
+                _ => self.swing(),
             }
         }
     }
 
-    /// By a random step of a random order of magnitude.
-    fn shift(&mut self, phasing: &mut Phasing, mover: usize) {
-        let who = &self.shape.movers[mover];
-        let magnitude = self.draws.up_to(u64::from(who.period.ilog2()));
-        let step = self.draws.up_to(1 << magnitude);
-        let gene = &mut phasing.genes[mover];
-        gene.start = match self.draws.bits() & 1 {
-            0 => gene.start.saturating_sub(step).max(who.jitter),
-            _ => gene.start + step,
+    /// A rival that did not keep the target waiting at some place comes so that it may.
+    fn align_one(&mut self, found: &Finding) {
+        let scene = self.scene;
+        let place = self.pick(scene.places.len());
+        let rivals = &scene.rivals[place];
+        let Some(met) = met(found, place) else { return };
+        if rivals.is_empty() {
+            return;
+        }
+        for _ in 0..4 {
+            let (actor, which) = rivals[self.pick(rivals.len())];
+            let meeting = scene.actors[actor as usize].meetings[which as usize];
+            let visit = self.nearest(found, place, actor as usize, met.arrived).copied();
+            if visit.is_some_and(|visit| met.counts(&visit)) && self.draws.up_to(3) > 0 {
+                continue;
+            }
+            let to = self.moment(met, meeting.rank, meeting.sending);
+            match visit {
+                Some(visit) => self.shift(actor as usize, difference(to, visit.arrived)),
+                None => self.expect(actor as usize, meeting.travel, to),
+            }
+            return;
+        }
+    }
+
+    /// A time at which a frame of this rank is in the target's way.
+    fn moment(&mut self, met: Met, rank: Rank, sending: u64) -> u64 {
+        match (rank, self.draws.up_to(5)) {
+            (Rank::Lower, 0) => met.arrived.saturating_sub(1),
+            (Rank::Lower, _) => met.busy_since.saturating_sub(1),
+            (Rank::Same, 0..=2) => met.arrived,
+            (Rank::Same, 3) => met.arrived.saturating_sub(1),
+            (Rank::Same, _) => {
+                met.arrived
+                    - self
+                        .draws
+                        .up_to((met.arrived - met.busy_since).max(sending).min(met.arrived))
+            }
+            (Rank::Higher, 0..=1) => met.arrived,
+            (Rank::Higher, 2) => met.started.saturating_sub(1),
+            (Rank::Higher, 3) => met.busy_since,
+            (Rank::Higher, _) => {
+                met.busy_since + self.draws.up_to(met.started.saturating_sub(met.busy_since))
+            }
+        }
+    }
+
+    /// The rival comes at a time if nobody is in its way.
+    fn expect(&mut self, actor: usize, travel: u64, at: u64) {
+        let (place, way) = join(self.scene, actor);
+        let start = at.saturating_sub(travel);
+        self.phasing.genes[actor].offset =
+            difference(start.saturating_add(way), self.phasing.arrivals[place]);
+    }
+
+    fn align_group(&mut self, found: &Finding) {
+        let scene = self.scene;
+        if scene.groups.is_empty() {
+            return self.align_one(found);
+        }
+        let group = &scene.groups[self.pick(scene.groups.len())];
+        let Some(met) = met(found, group.place) else {
+            return;
+        };
+        let sending = scene.places[group.place].sending;
+        let to = self.moment(met, group.rank, sending);
+        let first = self.draws.up_to(2) == 0;
+        let by = self.distance(found, group, met, first, to);
+        self.shift_group(group, by);
+    }
+
+    fn turn_late(&mut self, actor: usize) {
+        let lateness = &mut self.phasing.genes[actor].lateness;
+        *lateness = match self.draws.up_to(7) {
+            0..=3 => Lateness::First,
+            4..=6 => Lateness::Even,
+            _ => Lateness::Random,
         };
     }
-}
 
-fn lateness(draws: &mut Draws) -> Lateness {
-    match draws.up_to(7) {
-        0..=4 => Lateness::First,
-        5..=6 => Lateness::None,
-        _ => Lateness::Random,
+    /// By a random step of a random order of magnitude, up to its period or some frames.
+    fn wander(&mut self) {
+        let actor = 1 + self.pick(self.scene.actors.len() - 1);
+        let pattern = &self.scene.actors[actor].pattern;
+        let widest = pattern.period.min(self.scene.span).max(2).ilog2();
+        let magnitude = self.draws.up_to(u64::from(widest));
+        let step = self.draws.up_to(1 << magnitude) as i64;
+        let by = if self.draws.bits() & 1 == 0 { step } else { -step };
+        self.shift(actor, by);
+    }
+
+    /// Another of its releases comes at the same time.
+    fn skip(&mut self) {
+        let actor = 1 + self.pick(self.scene.actors.len() - 1);
+        let pattern = &self.scene.actors[actor].pattern;
+        if pattern.once || pattern.period > self.scene.span.saturating_mul(4) {
+            return;
+        }
+        let period = pattern.period as i64;
+        let by = if self.draws.up_to(2) == 0 { period } else { -period };
+        self.shift(actor, by);
+    }
+
+    /// Somebody who can delay a rival does so.
+    fn delay(&mut self) {
+        let scene = self.scene;
+        let actor = 1 + self.pick(scene.actors.len() - 1);
+        if scene.actors[actor].partners.is_empty() {
+            self.wander();
+        } else {
+            self.meet_partner(actor);
+        }
+    }
+
+    /// Comes to a queue together with one of the rivals that it shares it with.
+    pub(super) fn meet_partner(&mut self, actor: usize) {
+        let partners = &self.scene.actors[actor].partners;
+        if partners.is_empty() {
+            return;
+        }
+        let (partner, theirs, own) = partners[self.pick(partners.len())];
+        let at = self
+            .phasing
+            .start(self.scene, partner as usize)
+            .saturating_add(theirs);
+        self.expect(actor, own, at);
+    }
+
+    /// All who come to one place do so earlier or later.
+    fn swing(&mut self) {
+        let place = self.pick(self.scene.places.len());
+        let sending = self.scene.places[place].sending.max(1);
+        let step = self.draws.up_to(sending) as i64;
+        let by = if self.draws.bits() & 1 == 0 { step } else { -step };
+        for index in 0..self.scene.rivals[place].len() {
+            let (actor, which) = self.scene.rivals[place][index];
+            if which == 0 {
+                self.shift(actor as usize, by);
+            }
+        }
     }
 }
 
-/// A switching delay that the policy may choose.
-fn estimate(switching: Switching, least: Span, greatest: Span, draws: &mut Draws) -> u64 {
-    match switching {
-        Switching::Least => least.0,
-        Switching::Greatest => greatest.0,
-        Switching::Uniform => least.0 + draws.up_to(greatest.0 - least.0),
-        Switching::Extremes => [least.0, greatest.0][(draws.bits() & 1) as usize],
-    }
+fn difference(to: u64, from: u64) -> i64 {
+    i64::try_from(i128::from(to) - i128::from(from)).unwrap_or(0)
 }
