@@ -1,0 +1,318 @@
+//! Response times of one class at a port whose service is more than strict priority at a constant rate.
+//!
+//! With `S(t)` the work of the class itself, `H(w)` that of more urgent ones, `I_j(x, w)` what another class of a weighted port sends
+//! while ours sends `x`, and `F(x)` the time until `x` of work is done:
+//!
+//! ```text
+//! w(t) = least w with  w = B + F(S(t) - C + H(w) + sum over j of I_j(S(t) - C, w) + C) - C      start of the frame that came at t
+//! R    = max over t of w(t) + C - t                                I_j(x, w) = min(psi_j(x), departures of j in [0, w])
+//! ```
+//!
+//! which is [`crate::port`] with `F(x) = x` and without the sum. `t` counts from the start of a backlog of the class, and steps of `S` are
+//! the candidates until one finds all earlier work done. What another class sends after that start departs after it, so its departures
+//! (its arrivals with its own delay here as jitter) are a bound as good as `psi`; the port takes the lesser of both.
+//!
+//! On a half-duplex medium every frame of a port costs `V` more, one largest frame of each other sender: the medium serves requests in
+//! their order, a port has one request at a time, and asks again behind all that wait. `V` is part of the weights here.
+
+use super::drr::{self, Share};
+use super::tdma::Tdma;
+use super::work::{WHOLE, Work, in_window, next_step, share};
+use timebound_model::Rate;
+use timebound_model::units::NANOS_PER_SECOND;
+
+const TOKENS_PER_BYTE: u128 = 8 * NANOS_PER_SECOND as u128;
+
+/// Another class of a weighted port.
+#[derive(Debug, Clone)]
+pub(crate) struct Rival {
+    pub(crate) share: Share,
+    /// Its least frame, bytes.
+    pub(crate) least: u64,
+    /// What departs from it, where that is known: its arrivals, later by up to its delay here.
+    pub(crate) departures: Option<Vec<Work>>,
+}
+
+/// The class's part in deficit round robin.
+#[derive(Debug, Clone)]
+pub(crate) struct Weighted {
+    pub(crate) rate: Rate,
+    pub(crate) ours: Share,
+    pub(crate) rivals: Vec<Rival>,
+}
+
+/// One class at a port; times in nanoseconds.
+#[derive(Debug)]
+pub(crate) struct Level<'a> {
+    /// What may be before the first frame of a backlog: the frame under way.
+    pub(crate) blocking: u64,
+    pub(crate) same: &'a [Work],
+    pub(crate) higher: &'a [Work],
+    pub(crate) weighted: Option<Weighted>,
+    pub(crate) slots: Option<&'a Tdma>,
+}
+
+/// Why there are no response times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The class can need all that it surely gets, or more.
+    Overloaded,
+    /// A time exceeds the limit, or the computation does.
+    TooLong,
+}
+
+impl Level<'_> {
+    /// The response time for each transmission time of `own` (each at most the weight of one release). `limit` bounds all times,
+    /// `steps` the computation; what is left of the latter is written back.
+    pub(crate) fn responses(&self, own: &[u64], limit: u64, steps: &mut u64) -> Result<Vec<u64>, Failure> {
+        if self.load() >= self.capacity() {
+            return Err(Failure::Overloaded);
+        }
+        let mut worst = vec![0; own.len()];
+        let mut t = 0;
+        loop {
+            let work = in_window(self.same, t);
+            for (own, worst) in own.iter().zip(&mut worst) {
+                let before = work.saturating_sub(u128::from(*own));
+                let start = self.start(before, *own, limit, steps)?;
+                *worst = (*worst).max(start.saturating_add(*own).saturating_sub(t));
+            }
+            let done = self.start(work, 0, limit, steps)?;
+            let next = next_step(self.same, t);
+            if done <= next {
+                return Ok(worst);
+            }
+            t = next;
+        }
+    }
+
+    /// Least time at which a frame that takes `own` can start once `before` of the class's own work is done.
+    fn start(&self, before: u128, own: u64, limit: u64, steps: &mut u64) -> Result<u64, Failure> {
+        let mut start = self.blocking;
+        loop {
+            self.spend(steps)?;
+            let work = before
+                .saturating_add(in_window(self.higher, start))
+                .saturating_add(self.rivals(before, start));
+            let done = match self.slots {
+                Some(slots) => slots
+                    .finish(work.saturating_add(u128::from(own)))
+                    .saturating_sub(u128::from(own)),
+                None => work,
+            };
+            let next = u64::try_from(done.saturating_add(u128::from(self.blocking))).unwrap_or(u64::MAX);
+            if next > limit {
+                return Err(Failure::TooLong);
+            }
+            if next <= start {
+                return Ok(start);
+            }
+            start = next;
+        }
+    }
+
+    fn spend(&self, steps: &mut u64) -> Result<(), Failure> {
+        let rivals = self.weighted.iter().flat_map(|weighted| &weighted.rivals);
+        let departures = rivals.map(|rival| rival.departures.as_ref().map_or(0, Vec::len) as u64 + 1);
+        let slots = self.slots.map_or(0, Tdma::cost);
+        let cost = 1 + (self.same.len() + self.higher.len()) as u64 + slots + departures.sum::<u64>();
+        *steps = steps.checked_sub(cost).ok_or(Failure::TooLong)?;
+        Ok(())
+    }
+
+    fn rivals(&self, before: u128, window: u64) -> u128 {
+        let Some(weighted) = &self.weighted else { return 0 };
+        // Transmission times are rounded up, so that no more bytes than these were sent in them.
+        let bytes = before.saturating_mul(u128::from(weighted.rate.0)) / TOKENS_PER_BYTE;
+        let most = |rival: &Rival| {
+            let sent = drr::interference(bytes, weighted.ours, rival.share);
+            let time = transmission(sent, rival.least, weighted.rate);
+            match &rival.departures {
+                Some(departures) => time.min(in_window(departures, window)),
+                None => time,
+            }
+        };
+        weighted.rivals.iter().map(most).fold(0, u128::saturating_add)
+    }
+
+    /// What the class and all that goes before it need in the long run, in units of [`WHOLE`].
+    fn load(&self) -> u128 {
+        let own = share(self.same);
+        let rivals = self.weighted.as_ref().map_or(0, |weighted| {
+            let least_time = |rival: &Rival| {
+                let shown = own.saturating_mul(u128::from(rival.share.quantum));
+                let plain = shown.div_ceil(u128::from(weighted.ours.quantum.max(1)));
+                // As in `transmission`, the rounding of each frame.
+                let extra = match TOKENS_PER_BYTE % u128::from(weighted.rate.0) {
+                    0 => 0,
+                    _ => plain
+                        .saturating_mul(u128::from(weighted.rate.0))
+                        .div_ceil(TOKENS_PER_BYTE * u128::from(rival.least.max(1))),
+                };
+                let turns = plain.saturating_add(extra);
+                rival
+                    .departures
+                    .as_ref()
+                    .map_or(turns, |departures| turns.min(share(departures)))
+            };
+            weighted
+                .rivals
+                .iter()
+                .map(least_time)
+                .fold(0, u128::saturating_add)
+        });
+        own.saturating_add(share(self.higher)).saturating_add(rivals)
+    }
+
+    fn capacity(&self) -> u128 {
+        self.slots.map_or(WHOLE, Tdma::share)
+    }
+}
+
+/// Time to send `bytes` in frames of at least `least` bytes, each rounded up to a nanosecond.
+fn transmission(bytes: u128, least: u64, rate: Rate) -> u128 {
+    let rate = u128::from(rate.0.max(1));
+    let plain = bytes.saturating_mul(TOKENS_PER_BYTE).div_ceil(rate);
+    match TOKENS_PER_BYTE % rate {
+        0 => plain,
+        _ => plain.saturating_add(bytes.div_ceil(u128::from(least.max(1)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use timebound_model::{Slots, Span};
+
+    const LIMIT: u64 = 1_000_000_000_000_000_000;
+    const TICKS: Rate = Rate(8_000_000_000);
+
+    const fn work(period: u64, weight: u64, jitter: u64) -> Work {
+        Work {
+            period,
+            jitter,
+            weight,
+        }
+    }
+
+    fn plain<'a>(blocking: u64, same: &'a [Work], higher: &'a [Work]) -> Level<'a> {
+        Level {
+            blocking,
+            same,
+            higher,
+            weighted: None,
+            slots: None,
+        }
+    }
+
+    fn one(level: &Level<'_>, own: u64) -> Result<u64, Failure> {
+        level
+            .responses(&[own], LIMIT, &mut 1_000_000)
+            .map(|found| found[0])
+    }
+
+    #[test]
+    fn without_anything_special_it_is_strict_priority() {
+        // The vector of the specification: three messages, C = 1 ms, T = 2.5, 3.5, 3.5 ms.
+        let set = [
+            work(2_500, 1_000, 0),
+            work(3_500, 1_000, 0),
+            work(3_500, 1_000, 0),
+        ];
+        let found: Vec<_> = (0..3)
+            .map(|index| {
+                let blocking = if index < 2 { 1_000 } else { 0 };
+                one(&plain(blocking, &set[index..=index], &set[..index]), 1_000)
+            })
+            .collect();
+        assert_eq!(found, [Ok(2_000), Ok(3_000), Ok(3_500)]);
+    }
+
+    fn weighted(own: Share, others: &[(Share, Option<Work>)]) -> Option<Weighted> {
+        Some(Weighted {
+            rate: TICKS,
+            ours: own,
+            rivals: others
+                .iter()
+                .map(|(share, departures)| Rival {
+                    share: *share,
+                    least: 1,
+                    departures: departures.map(|work| vec![work]),
+                })
+                .collect(),
+        })
+    }
+
+    const fn quantum(quantum: u64, largest: u64) -> Share {
+        Share { quantum, largest }
+    }
+
+    #[test]
+    fn a_class_gets_its_share_and_no_more() {
+        // One of four equal shares: 100 ns of work every 500 ns fit, every 400 ns they do not.
+        let others = [(quantum(100, 100), None); 3];
+        let found = |period| {
+            let same = [work(period, 100, 0)];
+            let level = Level {
+                weighted: weighted(quantum(100, 100), &others),
+                ..plain(0, &same, &[])
+            };
+            one(&level, 100)
+        };
+        // Every other class has a visit and a frame that it kept from the visit before.
+        assert_eq!(found(700), Ok(3 * 200 + 100));
+        assert_eq!(found(450), Ok(3 * 200 + 100));
+        assert_eq!(found(400), Err(Failure::Overloaded));
+    }
+
+    #[test]
+    fn what_departs_from_others_bounds_them_too() {
+        let found = |departures| {
+            let same = [work(1_000, 100, 0)];
+            let level = Level {
+                weighted: weighted(quantum(100, 100), &[(quantum(1_000, 100), departures)]),
+                ..plain(0, &same, &[])
+            };
+            one(&level, 100)
+        };
+        // One frame of the other class in 10 us, whenever its visit is.
+        assert_eq!(found(None), Err(Failure::Overloaded));
+        assert_eq!(found(Some(work(10_000, 100, 300))), Ok(200));
+    }
+
+    #[test]
+    fn slots_delay_and_limit() {
+        let slots = Slots::new(Span(1_000), &[(0, 250)]).expect("slots");
+        let tdma = Tdma::new(&slots, 100, 100).expect("fits");
+        let found = |period, jitter| {
+            let same = [work(period, 100, jitter)];
+            let level = Level {
+                slots: Some(&tdma),
+                ..plain(30, &same, &[])
+            };
+            one(&level, 100)
+        };
+        // Blocked for 30, then 99 before the end of the slot, 750 until the next one.
+        assert_eq!(found(1_000, 0), Ok(30 + 99 + 750 + 100));
+        // Two fit in a slot: with three at once the third waits a cycle more.
+        assert_eq!(found(10_000, 20_000), Ok(30 + 99 + 750 + 1_000 + 100));
+        assert_eq!(found(500, 0), Err(Failure::Overloaded));
+    }
+
+    #[test]
+    fn no_input_overflows_or_runs_for_ever() {
+        let huge = work(1 << 60, u64::MAX, u64::MAX);
+        let close = [
+            work(1_000_000_007, 500_000_000, 0),
+            work(1_000_000_009, 500_000_003, 5),
+        ];
+        for same in [&[huge][..], &close[..], &[work(1, 1, 0)]] {
+            let higher = [huge];
+            let level = Level {
+                weighted: weighted(quantum(u64::from(u32::MAX), 9_300), &[(quantum(1, 1), None)]),
+                ..plain(u64::MAX / 2, same, &higher)
+            };
+            assert!(level.responses(&[1, u64::MAX], LIMIT, &mut 10_000).is_err());
+        }
+    }
+}
