@@ -120,8 +120,8 @@ pub(crate) struct Layout {
     pub(crate) flows_of: Vec<std::ops::Range<usize>>,
     pub(crate) slot_of: Vec<u32>,
     pub(crate) slots: Vec<Slot>,
-    /// Demand of every slot without jitter.
-    pub(crate) demands: Vec<Demand>,
+    /// Demand of every slot without jitter, by port; the analysis takes them.
+    pub(crate) demands: Vec<Vec<Demand>>,
     pub(crate) groups: Vec<Group>,
     pub(crate) levels: Vec<Level>,
     pub(crate) ports: Vec<PortUse>,
@@ -173,7 +173,7 @@ impl Layout {
             flows_of,
             slot_of: vec![NONE; hops],
             slots: vec![Slot::BLANK; hops],
-            demands: vec![Demand::new(1, 0, 0); hops],
+            demands: Vec::new(),
             groups: Vec::new(),
             levels: Vec::new(),
             ports,
@@ -301,6 +301,12 @@ impl Layout {
 
     /// Times of every slot, along the path of its flow; parents come before children in a tree.
     fn fill(&mut self, network: &Network) {
+        let blank = Demand::new(1, 0, 0);
+        self.demands = self
+            .ports
+            .iter()
+            .map(|used| vec![blank; used.slots.len()])
+            .collect();
         for flow in &self.flows {
             let stream = &network.streams[flow.stream.index()];
             let (mut rate, mut own, mut weight, mut share) = (None, 0, 0, 0);
@@ -316,7 +322,9 @@ impl Layout {
                     share = Demand::share_of(flow.period, weight);
                 }
                 let slot = self.slot_of[flow.first_hop + position] as usize;
-                self.demands[slot] = Demand::with_share(flow.period, weight, 0, share);
+                let port_start = self.ports[hop.port.index()].slots.start;
+                self.demands[hop.port.index()][slot - port_start] =
+                    Demand::with_share(flow.period, weight, 0, share);
                 self.slots[slot].own = own;
                 let Some(parent) = hop.parent else {
                     self.slots[slot].traversal = flow.jitter;

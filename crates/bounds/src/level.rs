@@ -474,9 +474,34 @@ impl Responses<'_> {
         }
     }
 
-    /// Work that can wait at the port at once, in nanoseconds: `max over t of B + S(t) - t`, where nothing is above the class.
+    /// Work of the class and all above it that can be there at once, in nanoseconds: `max over t of B + S(t) + H(t) - t`.
     pub(crate) fn pending(&self) -> Option<u64> {
-        Some(self.of(0)?.response)
+        let Form::Exact {
+            vertices,
+            at_once,
+            steps,
+        } = &self.form
+        else {
+            return Some(self.of(0)?.response);
+        };
+        let (mut higher, mut taken, mut most) = (*at_once, 0, 0);
+        for (index, vertex) in vertices.iter().enumerate() {
+            let from = index.checked_sub(1).map(|index| &vertices[index]);
+            while let Some(&(at, added)) = steps.get(taken).filter(|(at, _)| *at <= vertex.t) {
+                higher += added;
+                taken += 1;
+                let same = from.map_or(vertex.after, |from| vertex.before.min(rise(from, at)));
+                most = most.max((self.blocking + same + higher).saturating_sub(at));
+            }
+            most =
+                most.max((self.blocking + vertex.after.max(vertex.before) + higher).saturating_sub(vertex.t));
+        }
+        let same = vertices.last().map_or(0, |vertex| vertex.after);
+        for &(at, added) in &steps[taken..] {
+            higher += added;
+            most = most.max((self.blocking + same + higher).saturating_sub(at));
+        }
+        Some(most)
     }
 
     /// Work of the class alone that can wait at once: how far `S` rises above what the class has been served by then, which is at least
@@ -488,7 +513,7 @@ impl Responses<'_> {
             steps,
         } = &self.form
         else {
-            return self.pending();
+            return Some(self.of(0)?.response);
         };
         let mut service = Service {
             blocking: self.blocking,

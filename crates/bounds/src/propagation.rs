@@ -25,7 +25,7 @@ use crate::layout::{Layout, NONE};
 use crate::level::{Scratch, Worst};
 use crate::order::{self, Lists};
 use crate::result::Utilisation;
-use crate::settled::{NEVER, PortWork, Settled};
+use crate::settled::{NEVER, Outcome, PortWork, Seen, Settled};
 use timebound_model::{Discipline, Network};
 
 /// One analysis.
@@ -60,8 +60,8 @@ struct News {
 }
 
 impl<'a> Propagation<'a> {
-    pub(crate) fn run(network: &'a Network, layout: Layout, threads: usize) -> Self {
-        let settled = Settled::new(&layout);
+    pub(crate) fn run(network: &'a Network, mut layout: Layout, threads: usize) -> Self {
+        let settled = Settled::new(&mut layout);
         let pass = Self {
             network,
             layout,
@@ -100,7 +100,8 @@ impl<'a> Propagation<'a> {
             }
             _ => {}
         }
-        let demands = &self.layout.demands[level.port_start..level.end];
+        let work = self.settled.port(level.port.index());
+        let demands = work.demands(level.port_start..level.end);
         if surely_fits(demands.iter().map(|demand| u128::from(demand.share())).sum()) {
             return None;
         }
@@ -236,7 +237,7 @@ impl<'a> Propagation<'a> {
         }
         News {
             arrivals,
-            departures: self.depart(index, &work),
+            departures: self.depart(index, &mut work),
         }
     }
 
@@ -317,27 +318,18 @@ impl<'a> Propagation<'a> {
 
     /// Worst cases of every transmission time of a level; `false` beyond the horizon.
     fn respond(&self, index: usize, work: &mut PortWork, worker: &mut Worker) -> bool {
-        let mut known = std::mem::take(work.worst_mut(index));
-        known.clear();
-        let mut found = self.list_worst(index, true, work, worker, &mut known);
+        let mut found = self.outcome(index, true, work, worker);
         // A line of slope 1 or more never costs anything. A slower one is rounded up, and may.
         if self.layout.least && self.has_slow_line(index) {
-            let mut plain = Vec::new();
-            let other = self.list_worst(index, false, work, worker, &mut plain);
-            if found && other {
-                for (shaped, plain) in known
-                    .iter_mut()
-                    .zip(plain)
-                    .filter(|(a, b)| b.1.response < a.1.response)
-                {
-                    *shaped = plain;
-                }
-            } else if other {
-                (found, known) = (true, plain);
-            }
+            let other = self.outcome(index, false, work, worker);
+            found = match (found, other) {
+                (Some(shaped), Some(plain)) => Some(shaped.or_less(plain)),
+                (shaped, plain) => shaped.or(plain),
+            };
         }
-        *work.worst_mut(index) = known;
-        found
+        let bounded = found.is_some();
+        work.set_outcome(index, found.unwrap_or_default());
+        bounded
     }
 
     fn has_slow_line(&self, index: usize) -> bool {
@@ -347,20 +339,11 @@ impl<'a> Propagation<'a> {
             .any(|group| group.line.is_some_and(|line| line.slope < ONE))
     }
 
-    /// The worst case of each transmission time, sorted by the latter.
-    fn list_worst(
-        &self,
-        index: usize,
-        shaped: bool,
-        work: &PortWork,
-        worker: &mut Worker,
-        known: &mut Vec<(u64, Worst)>,
-    ) -> bool {
+    fn outcome(&self, index: usize, shaped: bool, work: &PortWork, worker: &mut Worker) -> Option<Outcome> {
         let level = &self.layout.levels[index];
         let level_now = work.level(&self.layout, index, shaped);
-        let Some(responses) = level_now.responses(&mut worker.scratch, &mut worker.effort) else {
-            return false;
-        };
+        let responses = level_now.responses(&mut worker.scratch, &mut worker.effort)?;
+        let mut worst: Vec<(u64, Worst)> = Vec::new();
         let mut last = None;
         for slot in &self.layout.slots[level.start..level.end] {
             if last == Some(slot.own) {
@@ -368,47 +351,48 @@ impl<'a> Propagation<'a> {
             }
             last = Some(slot.own);
             // Few sizes in a class: sorted and searched.
-            if let Err(place) = known.binary_search_by_key(&slot.own, |(own, _)| *own) {
-                let Some(worst) = responses.of(slot.own) else {
-                    return false;
-                };
-                known.insert(place, (slot.own, worst));
+            if let Err(place) = worst.binary_search_by_key(&slot.own, |(own, _)| *own) {
+                worst.insert(place, (slot.own, responses.of(slot.own)?));
             }
         }
-        true
+        Some(Outcome {
+            worst,
+            backlog: responses.backlog(),
+            pending: responses.pending(),
+        })
     }
 
     /// When frames leave the slots of a level at the latest; true if that is news.
-    fn depart(&self, index: usize, work: &PortWork) -> bool {
+    fn depart(&self, index: usize, work: &mut PortWork) -> bool {
         let level = &self.layout.levels[index];
         let unbounded = self.settled.level_cause(index) != NONE;
-        let (mut news, mut last) = (false, (u64::MAX, 0));
+        let (mut news, mut own, mut worst) = (false, None, Worst::default());
         for (slot, data) in (level.start..level.end).zip(&self.layout.slots[level.start..level.end]) {
             let at = if unbounded || self.settled.arrival_cause(slot) != NONE {
                 NEVER
             } else {
-                if last.0 != data.own {
-                    let Some(worst) = work.worst(index, data.own) else {
+                if own != Some(data.own) {
+                    let known = &work.outcome(index).worst;
+                    let Ok(place) = known.binary_search_by_key(&data.own, |(own, _)| *own) else {
                         continue;
                     };
-                    last = (data.own, worst.response);
+                    (own, worst) = (Some(data.own), known[place].1);
                 }
+                let jitter = work.demand(slot).jitter();
+                work.set_seen(
+                    slot,
+                    Seen {
+                        jitter,
+                        response: worst.response,
+                        window: worst.window,
+                    },
+                );
                 data.earliest
-                    .saturating_add(work.demand(slot).jitter())
-                    .saturating_add(last.1)
+                    .saturating_add(jitter)
+                    .saturating_add(worst.response)
             };
             news |= self.settled.set_departure(slot, at);
         }
         news
-    }
-
-    pub(crate) fn worker(&self) -> Worker {
-        Worker::new(&self.layout)
-    }
-}
-
-impl Worker {
-    pub(crate) fn parts(&mut self) -> (&mut Scratch, &mut Effort) {
-        (&mut self.scratch, &mut self.effort)
     }
 }

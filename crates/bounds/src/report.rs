@@ -2,7 +2,7 @@
 
 use crate::cause;
 use crate::layout::{Flow, NONE, crossing};
-use crate::propagation::{Propagation, Worker};
+use crate::propagation::Propagation;
 use crate::result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
 };
@@ -17,7 +17,6 @@ pub(crate) fn assemble(pass: &Propagation<'_>) -> Analysis {
     let names: Vec<Arc<str>> = (0..network.ports.len())
         .map(|p| network.port_name(PortId::new(p)).into())
         .collect();
-    let mut worker = pass.worker();
     let ports: Vec<_> = (0..network.ports.len())
         .map(|port| pass.settled.port(port))
         .collect();
@@ -29,7 +28,7 @@ pub(crate) fn assemble(pass: &Propagation<'_>) -> Analysis {
     };
     let streams = settled.streams();
     let ports = (0..network.ports.len())
-        .map(|port| port_result(pass, &ports[port], PortId::new(port), &names[port], &mut worker))
+        .map(|port| port_result(pass, &ports[port], PortId::new(port), &names[port]))
         .collect();
     Analysis { streams, ports }
 }
@@ -124,11 +123,9 @@ impl<P: std::ops::Deref<Target = PortWork>> Report<'_, P> {
     fn hop(&self, flow: &Flow, position: usize) -> HopResult {
         let layout = &self.pass.layout;
         let slot_at = |hop: u32| layout.slot_of[flow.first_hop + hop as usize] as usize;
-        let slot = slot_at(self.path[position]);
-        let data = &layout.slots[slot];
-        let port = layout.levels[data.level as usize].port;
-        let work = &self.ports[port.index()];
-        let worst = work.worst(data.level as usize, data.own).unwrap_or_default();
+        let tree = &self.pass.network.streams[flow.stream.index()].tree;
+        let port = tree.hops[self.path[position] as usize].port;
+        let seen = self.ports[port.index()].seen(slot_at(self.path[position]));
         let traversal = match self.path.get(position + 1) {
             Some(next) => Span(layout.slots[slot_at(*next)].traversal),
             None => crossing(&self.pass.network.ports[port.index()]),
@@ -136,9 +133,9 @@ impl<P: std::ops::Deref<Target = PortWork>> Report<'_, P> {
         HopResult {
             port,
             name: Arc::clone(&self.names[port.index()]),
-            response: Span(worst.response),
-            window: Span(worst.window),
-            jitter_in: Span(work.demand(slot).jitter()),
+            response: Span(seen.response),
+            window: Span(seen.window),
+            jitter_in: Span(seen.jitter),
             traversal,
         }
     }
@@ -152,28 +149,20 @@ fn earliest_at_leaf(pass: &Propagation<'_>, slot: usize) -> Span {
         .saturating_add(port.propagation)
 }
 
-fn port_result(
-    pass: &Propagation<'_>,
-    work: &PortWork,
-    id: PortId,
-    name: &str,
-    worker: &mut Worker,
-) -> PortResult {
+fn port_result(pass: &Propagation<'_>, work: &PortWork, id: PortId, name: &str) -> PortResult {
     let used = &pass.layout.ports[id.index()];
     let lowest = used.levels.clone().next_back();
     let utilisation = Utilisation::of(work.demands(used.slots.clone()));
     let reason = port_reason(pass, id, lowest);
     let backlog_bytes = match lowest {
         Some(lowest) if reason.is_none() => {
-            let (scratch, effort) = worker.parts();
-            let all = work.down_to(&pass.layout, lowest);
-            let pending = all.responses(scratch, effort).and_then(|all| all.pending());
+            let pending = work.outcome(lowest).pending;
             pending.and_then(|pending| bytes(pass, id, pending))
         }
         None if reason.is_none() => Some(0),
         _ => None,
     };
-    let classes = class_results(pass, work, id, worker);
+    let classes = class_results(pass, work, id);
     PortResult {
         port: id,
         name: name.to_owned(),
@@ -205,18 +194,12 @@ fn bytes(pass: &Propagation<'_>, id: PortId, pending: u64) -> Option<u64> {
     u64::try_from(u128::from(pending) * u128::from(rate.0) / NANOS_PER_SECOND_AND_BYTE).ok()
 }
 
-fn class_results(
-    pass: &Propagation<'_>,
-    work: &PortWork,
-    id: PortId,
-    worker: &mut Worker,
-) -> Vec<ClassResult> {
+fn class_results(pass: &Propagation<'_>, work: &PortWork, id: PortId) -> Vec<ClassResult> {
     let used = &pass.layout.ports[id.index()];
     let unusable = cause::incomplete(pass.network, id).map(cause::Cause::into_text);
     let strict = pass.network.ports[id.index()].discipline == Discipline::StrictPriority;
     let room = pass.network.ports[id.index()].buffer_bytes;
-    let mut one_queue = None;
-    let mut result = |class: Class| {
+    let result = |class: Class| {
         let level = pass.layout.level_at(id.index(), class, strict);
         let reason = match level {
             Some(level) => pass.settled.causes().text(pass.settled.level_cause(level)),
@@ -228,17 +211,10 @@ fn class_results(
         let (mut largest_delay, mut backlog_bytes) = (None, None);
         if let (Some(level), None) = (level, &reason) {
             largest_delay = work.largest(level).map(Span);
-            backlog_bytes = match one_queue.filter(|_| !strict) {
-                Some(known) => known,
-                None => {
-                    let (scratch, effort) = worker.parts();
-                    let responses = work.level(&pass.layout, level, true).responses(scratch, effort);
-                    responses
-                        .and_then(|responses| responses.backlog())
-                        .and_then(|work| bytes(pass, id, work))
-                }
-            };
-            one_queue = Some(backlog_bytes);
+            backlog_bytes = work
+                .outcome(level)
+                .backlog
+                .and_then(|waiting| bytes(pass, id, waiting));
         }
         ClassResult {
             class,
@@ -248,5 +224,5 @@ fn class_results(
             reason,
         }
     };
-    used.classes().map(&mut result).collect()
+    used.classes().map(result).collect()
 }

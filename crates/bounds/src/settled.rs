@@ -22,22 +22,58 @@ pub(crate) struct PortWork {
     demands: Vec<Demand>,
     /// Per group.
     sums: Vec<Sums>,
-    /// Per level: transmission time and worst case, sorted by the former.
-    worst: Vec<Vec<(u64, Worst)>>,
+    /// Per level.
+    outcomes: Vec<Outcome>,
+    /// Per slot.
+    seen: Vec<Seen>,
+}
+
+/// What the report says of a slot.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    pub(crate) jitter: u64,
+    pub(crate) response: u64,
+    pub(crate) window: u64,
+}
+
+/// What a level's sweep found.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Transmission time and worst case, sorted by the former.
+    pub(crate) worst: Vec<(u64, Worst)>,
+    /// Work of the class that can wait, and that of all classes where none is below it; nanoseconds.
+    pub(crate) backlog: Option<u64>,
+    pub(crate) pending: Option<u64>,
+}
+
+impl Outcome {
+    /// The less of two that list the same transmission times.
+    pub(crate) fn or_less(mut self, other: Self) -> Self {
+        for (mine, other) in self.worst.iter_mut().zip(other.worst) {
+            if other.1.response < mine.1.response {
+                *mine = other;
+            }
+        }
+        let less = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.min(b)).or(a).or(b);
+        self.backlog = less(self.backlog, other.backlog);
+        self.pending = less(self.pending, other.pending);
+        self
+    }
 }
 
 impl PortWork {
-    fn new(layout: &Layout, port: usize) -> Self {
+    fn new(layout: &mut Layout, port: usize) -> Self {
+        let demands = std::mem::take(&mut layout.demands[port]);
         let used = &layout.ports[port];
-        let demands = layout.demands[used.slots.clone()].to_vec();
         let sums = layout.groups[used.groups.clone()].iter().map(|_| Sums::NONE);
         Self {
             first_slot: used.slots.start,
             first_group: used.groups.start,
             first_level: used.levels.start,
+            seen: vec![Seen::default(); demands.len()],
             demands,
             sums: sums.collect(),
-            worst: vec![Vec::new(); used.levels.len()],
+            outcomes: used.levels.clone().map(|_| Outcome::default()).collect(),
         }
     }
     pub(crate) fn demand(&self, slot: usize) -> &Demand {
@@ -52,21 +88,22 @@ impl PortWork {
     pub(crate) fn set_sums(&mut self, group: usize, sums: Sums) {
         self.sums[group - self.first_group] = sums;
     }
-    pub(crate) fn worst_mut(&mut self, level: usize) -> &mut Vec<(u64, Worst)> {
-        &mut self.worst[level - self.first_level]
+    pub(crate) fn outcome(&self, level: usize) -> &Outcome {
+        &self.outcomes[level - self.first_level]
     }
-    /// The worst case of a frame with this transmission time.
-    pub(crate) fn worst(&self, level: usize, own: u64) -> Option<Worst> {
-        let known = &self.worst[level - self.first_level];
-        let place = known.binary_search_by_key(&own, |(own, _)| *own).ok()?;
-        Some(known[place].1)
+    pub(crate) fn set_outcome(&mut self, level: usize, outcome: Outcome) {
+        self.outcomes[level - self.first_level] = outcome;
+    }
+    pub(crate) fn set_seen(&mut self, slot: usize, seen: Seen) {
+        self.seen[slot - self.first_slot] = seen;
+    }
+    pub(crate) fn seen(&self, slot: usize) -> Seen {
+        self.seen[slot - self.first_slot]
     }
     /// Largest response of a level.
     pub(crate) fn largest(&self, level: usize) -> Option<u64> {
-        self.worst[level - self.first_level]
-            .iter()
-            .map(|(_, worst)| worst.response)
-            .max()
+        let worst = &self.outcome(level).worst;
+        worst.iter().map(|(_, worst)| worst.response).max()
     }
 
     fn bundles<'a>(
@@ -101,20 +138,6 @@ impl PortWork {
             higher: self.bundles(layout, self.first_group..level.groups.start, shaped),
         }
     }
-
-    /// A level and all above it as one class.
-    pub(crate) fn down_to<'a>(
-        &'a self,
-        layout: &'a Layout,
-        index: usize,
-    ) -> Level<impl Iterator<Item = Bundle<'a>> + Clone, std::iter::Empty<Bundle<'a>>> {
-        let level = &layout.levels[index];
-        Level {
-            blocking: layout.best_effort[level.port.index()],
-            same: self.bundles(layout, self.first_group..level.groups.end, true),
-            higher: std::iter::empty(),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -130,7 +153,7 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    pub(crate) fn new(layout: &Layout) -> Self {
+    pub(crate) fn new(layout: &mut Layout) -> Self {
         let none = |count: usize| (0..count).map(|_| AtomicU32::new(NONE)).collect();
         Self {
             ports: (0..layout.ports.len())
