@@ -10,17 +10,23 @@ mod layout;
 mod level;
 mod options;
 mod order;
+mod paths;
 mod propagation;
+pub mod published;
 mod report;
 mod result;
+mod safety;
 mod service;
 mod settled;
+mod trajectory;
 mod utilisation;
 
 pub use options::{Method, Options};
 pub use result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
 };
+pub use safety::{Labelled, Safety};
+pub use trajectory::trajectory;
 
 use layout::Layout;
 use propagation::Propagation;
