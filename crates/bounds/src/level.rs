@@ -14,8 +14,9 @@
 //! is a whole frame because a lower frame may start in the very nanosecond in which ours arrives.
 //!
 //! **Line shaping.** In the calculus, what comes over one link is the smaller of its staircases and of what the link can deliver,
-//! see [`Line`]: `S(t)` is then a sum of minima, made of steps and rising lines. `H` stays a staircase: a rising line of slope 1
-//! or more can only end a search for `W` where the staircase lies below it.
+//! see [`Line`]: `S(t)` is then a sum of minima, made of steps and rising lines. In `H` a line of slope 1 or more changes nothing, as a
+//! search for `W` can only end where the staircase lies below it. A slower line holds back what may come at once, in
+//! [`PIECES`] steps that lie above it.
 //!
 //! **Which t.** On a line of total slope 1 or more `W(t) - t` grows, so its end counts; on a slower one it falls but where `W` jumps over
 //! a release of a higher class, which counts; where `S` is constant, its steps count. The busy period ends at the
@@ -29,6 +30,10 @@
 use crate::bundle::{Bundle, Line, ONE};
 use crate::demand::{Effort, HORIZON, SHARE};
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+/// Steps that a slow line of a higher class is cut into.
+const PIECES: u64 = 32;
 
 /// Steps that one port may cost before the closed form takes over.
 const STEPS_PER_SWEEP: u64 = 1 << 18;
@@ -61,6 +66,8 @@ struct Step {
     period: u64,
     weight: u64,
     bundle: u32,
+    /// Work that still comes; without end for a periodic demand.
+    left: u64,
 }
 
 impl Ord for Step {
@@ -136,7 +143,10 @@ where
         effort: &mut Effort,
     ) -> Option<Responses<'s>> {
         let blocking = self.blocking;
-        let at_once = sum(self.higher.clone());
+        let at_once = self
+            .higher
+            .clone()
+            .fold(0u64, |sum, bundle| sum.saturating_add(first_piece(&bundle)));
         let form = if self.sweep(at_once, scratch, effort)? {
             Form::Exact {
                 vertices: &scratch.vertices,
@@ -172,9 +182,12 @@ where
 
     /// Puts what is released within the longest conceivable busy period into the heaps; nothing if that is nothing at all. Returns
     /// how long the busy period can be.
-    fn gather(&self, at_once: u64, scratch: &mut Scratch) -> u64 {
+    fn gather(&self, scratch: &mut Scratch) -> u64 {
         scratch.same_steps.clear();
         scratch.higher_steps.clear();
+        scratch
+            .higher_steps
+            .extend(self.higher.clone().filter_map(|bundle| pieces(&bundle)));
         let first = |bundles: &mut dyn Iterator<Item = Bundle<'a>>| {
             bundles.map(|b| b.first_step).min().unwrap_or(u64::MAX)
         };
@@ -182,7 +195,7 @@ where
         let quiet = self
             .blocking
             .saturating_add(sum(self.same.clone()))
-            .saturating_add(at_once);
+            .saturating_add(sum(self.higher.clone()));
         if next > quiet {
             return quiet;
         }
@@ -194,7 +207,7 @@ where
 
     /// Lists the vertices of `S` and the steps of `H` up to the end of the busy period; `Some(false)` if that takes too many steps.
     fn sweep(&self, at_once: u64, scratch: &mut Scratch, effort: &mut Effort) -> Option<bool> {
-        let limit = self.gather(at_once, scratch);
+        let limit = self.gather(scratch);
         let Scratch {
             vertices,
             higher: steps,
@@ -330,15 +343,56 @@ fn collect<'a>(bundles: impl Iterator<Item = Bundle<'a>>, reach: u64, steps: &mu
             period: demand.period(),
             weight: demand.weight(),
             bundle: index,
+            left: u64::MAX,
         }));
     }
     *steps = list.into();
+}
+
+/// The line of a higher class's bundle that is slow enough to count, and holds back what may come at once.
+fn slow<'a>(bundle: &Bundle<'a>) -> Option<(Line, u64)> {
+    let line = bundle.line.filter(|line| line.slope < ONE && line.slope > 0)?;
+    let held = bundle.at_once.checked_sub(line.base).filter(|held| *held > 0)?;
+    Some((line, held))
+}
+
+/// What comes of it at once: the first of the steps above the line.
+fn first_piece(bundle: &Bundle<'_>) -> u64 {
+    match slow(bundle) {
+        Some((line, held)) => line.base.saturating_add(held.div_ceil(PIECES)),
+        None => bundle.at_once,
+    }
+}
+
+/// The other steps. Each comes when the line has reached the one before, and so none comes too late.
+fn pieces(bundle: &Bundle<'_>) -> Option<Step> {
+    let (line, held) = slow(bundle)?;
+    let piece = held.div_ceil(PIECES);
+    let period = ((u128::from(piece) << 32) / u128::from(line.slope)).min(u128::from(u64::MAX)) as u64;
+    Some(Step {
+        at: period,
+        period,
+        weight: piece,
+        bundle: 0,
+        left: held - piece,
+    })
+    .filter(|step| step.left > 0)
 }
 
 /// The next step that is not after `until`; its successor takes its place.
 fn take(steps: &mut BinaryHeap<Step>, until: u64) -> Option<Step> {
     let mut top = steps.peek_mut().filter(|step| step.at <= until)?;
     let step = *top;
+    if step.left <= step.weight {
+        PeekMut::pop(top);
+        return Some(Step {
+            weight: step.left,
+            ..step
+        });
+    }
+    if step.left != u64::MAX {
+        top.left -= step.weight;
+    }
     top.at = step.at.saturating_add(step.period);
     Some(step)
 }

@@ -44,7 +44,8 @@ use timebound_model::Network;
 #[must_use]
 pub fn analyse(network: &Network, options: &Options) -> Analysis {
     let layout = Layout::new(network, options);
-    report::assemble(&Propagation::run(network, layout, options.threads.max(1)))
+    let threads = options.threads.max(1);
+    report::assemble(&Propagation::run(network, layout, threads), threads)
 }
 
 /// [`analyse`] by the holistic approach, whatever method the options name.

@@ -7,12 +7,14 @@ use crate::result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
 };
 use crate::settled::PortWork;
+use std::ops::Range;
 use std::sync::Arc;
 use timebound_model::{Class, Discipline, Leaf, PortId, Span, StreamId};
 
 const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 
-pub(crate) fn assemble(pass: &Propagation<'_>) -> Analysis {
+/// On so many threads; the result does not depend on it.
+pub(crate) fn assemble(pass: &Propagation<'_>, threads: usize) -> Analysis {
     let network = pass.network;
     let names: Vec<Arc<str>> = (0..network.ports.len())
         .map(|p| network.port_name(PortId::new(p)).into())
@@ -20,13 +22,32 @@ pub(crate) fn assemble(pass: &Propagation<'_>) -> Analysis {
     let ports: Vec<_> = (0..network.ports.len())
         .map(|port| pass.settled.port(port))
         .collect();
-    let settled = Report {
-        pass,
-        ports: &ports,
-        names: &names,
-        path: Vec::new(),
+    let part = &|range: Range<usize>| {
+        let report = Report {
+            pass,
+            ports: &ports,
+            names: &names,
+            path: Vec::new(),
+        };
+        report.streams(range)
     };
-    let streams = settled.streams();
+    let count = network.streams.len();
+    let chunk = count.div_ceil(threads.max(1)).max(1);
+    let streams = std::thread::scope(|scope| {
+        let starts = (chunk..count).step_by(chunk);
+        let others: Vec<_> = starts
+            .map(|start| scope.spawn(move || part(start..(start + chunk).min(count))))
+            .collect();
+        let mut all = part(0..chunk.min(count));
+        for other in others {
+            all.extend(
+                other
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            );
+        }
+        all
+    });
     let ports = (0..network.ports.len())
         .map(|port| port_result(pass, &ports[port], PortId::new(port), &names[port]))
         .collect();
@@ -42,10 +63,11 @@ struct Report<'a, P> {
 }
 
 impl<P: std::ops::Deref<Target = PortWork>> Report<'_, P> {
-    fn streams(mut self) -> Vec<StreamResult> {
+    fn streams(mut self, range: Range<usize>) -> Vec<StreamResult> {
         let network = self.pass.network;
-        let mut results = Vec::with_capacity(network.streams.len());
-        for (index, stream) in network.streams.iter().enumerate() {
+        let mut results = Vec::with_capacity(range.len());
+        for index in range {
+            let stream = &network.streams[index];
             let mut leaves = Vec::with_capacity(stream.tree.leaves.len());
             for leaf in &stream.tree.leaves {
                 leaves.push(LeafResult {

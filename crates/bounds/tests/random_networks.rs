@@ -45,3 +45,24 @@ proptest! {
         compare(&builder, &mut draws, 10, &mut Findings::default());
     }
 }
+
+/// Whatever the number of threads, the analysis is the same.
+#[test]
+fn threads_change_nothing() {
+    let mut draws = Draws(5);
+    for _ in 0..300 {
+        let network = builder(&mut draws).network();
+        let by = |threads| {
+            timebound_bounds::analyse(
+                &network,
+                &timebound_bounds::Options {
+                    threads,
+                    ..timebound_bounds::Options::default()
+                },
+            )
+        };
+        let one = by(1);
+        assert_eq!(one, by(2));
+        assert_eq!(one, by(5));
+    }
+}

@@ -8,7 +8,11 @@ fn demand(weight: u64, period: u64, jitter: u64) -> Demand {
 }
 
 fn worst(blocking: u64, same: &[Bundle<'_>], higher: &[Demand], own: u64) -> Option<Worst> {
-    let higher = [Bundle::plain(higher)];
+    worst_below(blocking, same, Bundle::plain(higher), own)
+}
+
+fn worst_below(blocking: u64, same: &[Bundle<'_>], higher: Bundle<'_>, own: u64) -> Option<Worst> {
+    let higher = [higher];
     let level = Level {
         blocking,
         same: same.iter().copied(),
@@ -292,4 +296,76 @@ fn shaped_sweep_equals_the_definitions() {
         assert!(responses.backlog().expect("finite") >= waiting);
     }
     assert!(equal * 10 > examined * 8, "{equal} of {examined} exact");
+}
+
+/// A slow line of a higher class: never below its definition, never above the bare staircase.
+#[test]
+fn a_slow_line_above_holds_back_what_comes_at_once() {
+    let mut state = 3u64;
+    let mut draw = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut examined, mut less) = (0, 0);
+    while examined < 2_000 {
+        let mut list = |count: u64| -> Vec<Demand> {
+            (0..count)
+                .map(|_| {
+                    let period = 60 + draw(200);
+                    demand(1 + draw(12), period, draw(2 * period))
+                })
+                .collect()
+        };
+        let (same, higher) = (list(2), list(5));
+        let load: f64 = same
+            .iter()
+            .chain(&higher)
+            .map(|d| d.weight() as f64 / d.period() as f64)
+            .sum();
+        if load >= 0.9 {
+            continue;
+        }
+        examined += 1;
+        let line = Line {
+            base: 12 + draw(5),
+            slope: ONE / 20 * (1 + draw(19)),
+        };
+        let (blocking, own) = (draw(15), same[0].weight());
+        let staircase =
+            |window: u64, demands: &[Demand]| demands.iter().map(|d| d.within(window)).sum::<u64>();
+        let above = |window: u64| {
+            let risen = line.base + ((u128::from(line.slope) * u128::from(window)) >> 32) as u64;
+            staircase(window, &higher).min(risen)
+        };
+        let (mut book, mut t) = (0, 0u64);
+        loop {
+            let work = blocking + staircase(t, &same) - own;
+            let mut start = work;
+            while start < work + above(start) {
+                start = work + above(start);
+            }
+            book = book.max((start + own).saturating_sub(t));
+            if t > 0 && work + own + staircase(t, &higher) <= t {
+                break;
+            }
+            t += 1;
+        }
+        let same = [Bundle::plain(&same)];
+        let plain = Bundle::plain(&higher);
+        let shaped = Bundle {
+            line: Some(line),
+            ..plain
+        };
+        let found = worst_below(blocking, &same, shaped, own).expect("finite");
+        let stairs = worst_below(blocking, &same, plain, own).expect("finite");
+        assert!(
+            found.response >= book,
+            "{found:?} below {book}: {line:?} {higher:?}"
+        );
+        assert!(found.response <= stairs.response);
+        less += u64::from(found.response < stairs.response);
+    }
+    assert!(less > 100, "only {less} of {examined} are the tighter for it");
 }
