@@ -6,6 +6,7 @@
 mod bundle;
 mod cause;
 mod demand;
+mod explain;
 mod layout;
 mod level;
 mod options;
@@ -21,6 +22,10 @@ mod settled;
 mod trajectory;
 mod utilisation;
 
+pub use explain::{
+    BlockedBy, Blocking, Credit, Explainer, Explanation, HopExplanation, Interference, NotExplained, Parts,
+    explain,
+};
 pub use options::{Method, Options};
 pub use result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,

@@ -1,10 +1,12 @@
 //! What the caller may choose.
 
+use serde::Serialize;
 use std::collections::BTreeMap;
 use timebound_model::{Span, StreamId};
 
 /// How the bounds are worked out. All three are safe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// The holistic approach: response times port by port, all that comes over a link may come at once.
     Holistic,
