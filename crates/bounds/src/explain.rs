@@ -150,7 +150,8 @@ impl<'a> Explainer<'a> {
         let level = &layout.levels[index];
         let port = &network.ports[level.port.index()];
         let work = self.pass.settled.port(level.port.index());
-        let worst = work.worst(index, data.own).unwrap_or_default();
+        let found = work.outcome(index).worst.iter().find(|(own, _)| *own == data.own);
+        let worst = found.map(|(_, worst)| *worst).unwrap_or_default();
         let unshaped = self.unshaped(&work, index, data.own);
         let traversal = match path.get(position + 1) {
             Some(next) => Span(layout.slots[slot_of(layout, flow, *next)].traversal),
@@ -290,7 +291,7 @@ impl Count<'_> {
             })
             .filter(|one| one.time > Span::ZERO)
             .collect();
-        list.sort_by(|a, b| b.time.cmp(&a.time));
+        list.sort_by_key(|one| std::cmp::Reverse(one.time));
         list
     }
 
@@ -315,7 +316,7 @@ impl Count<'_> {
                 time: Span(held),
             })
             .collect();
-        credits.sort_by(|a, b| b.time.cmp(&a.time));
+        credits.sort_by_key(|credit| std::cmp::Reverse(credit.time));
         credits
     }
 

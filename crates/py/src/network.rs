@@ -1,5 +1,6 @@
 //! The class `Network`: a compiled network that answers in JSON.
 
+use crate::explain::ExplainOptions;
 use crate::options::{BoundsOptions, SearchOptions, SimulateOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -68,6 +69,12 @@ impl Network {
         let options: BoundsOptions = serde_json::from_str(options).map_err(invalid)?;
         let options = options.resolve(&self.model);
         py.detach(|| json(&timebound_bounds::analyse(&self.model, &options)))
+    }
+
+    /// What bounds are made of; options `{"bounds": as there, "leaves": [[stream, receiver]]}`.
+    fn explain(&self, py: Python<'_>, options: &str) -> PyResult<String> {
+        let options: ExplainOptions = serde_json::from_str(options).map_err(invalid)?;
+        py.detach(|| json(&options.answer(&self.model)))
     }
 
     /// One simulation; see [`SimulateOptions`]. `progress(share, text)` may raise to stop it.

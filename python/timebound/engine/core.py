@@ -51,6 +51,17 @@ class Network:
         answer: dict[str, Any] = json.loads(self._network.bounds(json.dumps(options)))
         return answer
 
+    def explain(
+        self, leaves: list[tuple[str, str]], jitter_ns: dict[str, int] | None = None, method: str = "bound"
+    ) -> list[dict[str, Any]]:
+        """What the bounds of (stream, receiver) are made of (`Explanation` of crates/bounds), or the reason why there is none.
+
+        `jitter_ns` and `method` as of `bounds`.
+        """
+        options = {"bounds": {"method": method, "jitter_override": jitter_ns or {}}, "leaves": leaves}
+        answer: list[dict[str, Any]] = json.loads(self._network.explain(json.dumps(options)))
+        return answer
+
     def simulate(self, options: dict[str, Any], progress: Progress | None = None) -> dict[str, Any]:
         """One simulation under the virtual clock."""
         answer: dict[str, Any] = json.loads(self._network.simulate(json.dumps(options), progress))
