@@ -77,7 +77,7 @@ impl<'a> Explainer<'a> {
     pub fn new(network: &'a Network, options: &Options) -> Self {
         let layout = Layout::new(network, options);
         let pass = Propagation::run(network, layout, options.threads.max(1));
-        let analysis = report::assemble(&pass);
+        let analysis = report::assemble(&pass, options.threads.max(1));
         Self {
             pass,
             method: options.method,
