@@ -1,53 +1,87 @@
-//! Does every simulated latency stay at or under its bound?
+//! Does every simulated latency stay at or under its bound, and every queue under its own?
 
-use crate::generate::{Limits, network};
+use crate::generate::network;
+use crate::witness;
 use std::sync::Arc;
-use timebound_bounds::{Options as BoundOptions, Outcome, holistic};
-use timebound_model::{Network, Span, compile};
+use timebound_bounds::{Analysis, Method, Options as BoundOptions, Outcome, analyse};
+use timebound_model::{Network, Span};
 use timebound_sim::{Options, SearchOptions, search, simulate};
+
+/// Every method whose bounds are called safe.
+pub const METHODS: [Method; 3] = [Method::Holistic, Method::Calculus, Method::Bound];
+/// Longest time that is simulated plainly, and most releases in it.
+const LONGEST: u64 = 2_000_000_000;
+const MOST_RELEASES: u64 = 4_000;
 
 /// What one network showed.
 #[derive(Debug, Default, Clone)]
 pub struct Held {
-    /// Receivers with a bound.
+    /// Receivers with a bound (by the method that is printed).
     pub bounded: u64,
     /// Receivers without one.
     pub unbounded: u64,
-    /// bound / worst found, for each receiver with both.
+    /// Evaluations of the search.
+    pub evaluations: u64,
+    /// Bound / worst found of each receiver with both, by the method that is printed.
     pub tightness: Vec<f64>,
-    /// What broke: a text for each receiver or port.
+    /// What broke: a text for each receiver or queue, and method.
     pub broken: Vec<String>,
 }
 
-/// Bounds, one plain simulation and a short search of network `index` of a corpus.
-///
-/// # Panics
-/// If the generator makes a network that does not compile.
+impl Held {
+    pub fn add(&mut self, other: Self) {
+        self.bounded += other.bounded;
+        self.unbounded += other.unbounded;
+        self.evaluations += other.evaluations;
+        self.tightness.extend(other.tightness);
+        self.broken.extend(other.broken);
+    }
+}
+
+/// The worst that was seen: from the actual and from the nominal release, per stream and receiver.
+type Worst = Vec<Vec<(u64, u64)>>;
+
+/// [`hold`] for network `index` of the random ones.
 #[must_use]
-pub fn check(seed: u64, index: u64, limits: &Limits, evaluations: u64) -> Held {
-    let network = Arc::new(compile(&network(seed, index, limits)).expect("generated networks compile"));
-    let analysis = holistic(&network, &BoundOptions::default());
-    let slowest = network.streams.iter().map(period).max().unwrap_or_default();
-    let duration = Span(slowest.saturating_mul(8).min(2_000_000_000));
+pub fn check(seed: u64, index: u64, evaluations: u64) -> Held {
+    hold(&Arc::new(network(seed, index)), index, evaluations)
+}
+
+/// Bounds by every safe method, one plain simulation and a search with so many evaluations for each receiver.
+#[must_use]
+pub fn hold(network: &Arc<Network>, seed: u64, evaluations: u64) -> Held {
+    let analyses = METHODS.map(|method| {
+        analyse(
+            network,
+            &BoundOptions {
+                method,
+                ..BoundOptions::default()
+            },
+        )
+    });
     let plain = simulate(
-        &network,
+        network,
         &Options {
-            duration,
-            seed: index,
+            duration: duration(network),
+            seed,
             ..Options::default()
         },
     );
+    let leaves: usize = network
+        .streams
+        .iter()
+        .map(|stream| stream.tree.leaves.len())
+        .sum();
     let found = search(
-        &network,
+        network,
         &SearchOptions {
-            evaluations,
-            seed: index,
-            threads: 1,
+            evaluations: evaluations * leaves as u64,
+            seed,
+            witness: witness::of(&analyses[2]),
             ..SearchOptions::default()
         },
     );
-    let mut held = Held::default();
-    let mut worst: Vec<Vec<(u64, u64)>> = network
+    let mut worst: Worst = network
         .streams
         .iter()
         .map(|s| vec![(0, 0); s.tree.leaves.len()])
@@ -64,30 +98,25 @@ pub fn check(seed: u64, index: u64, limits: &Limits, evaluations: u64) -> Held {
         place.0 = place.0.max(entry.latency.unwrap_or_default().0);
         place.1 = place.1.max(entry.from_nominal.unwrap_or_default().0);
     }
-    for (stream, result) in analysis.streams.iter().enumerate() {
-        for (leaf, outcome) in result.leaves.iter().enumerate() {
-            compare(
-                &mut held,
-                index,
-                &result.stream,
-                &outcome.receiver,
-                &outcome.outcome,
-                worst[stream][leaf],
-            );
-        }
-    }
-    for (bound, simulated) in analysis.ports.iter().zip(&plain.ports) {
-        if bound
-            .backlog_bytes
-            .is_some_and(|backlog| simulated.largest_queue_bytes > backlog)
-        {
-            held.broken.push(format!(
-                "network {index}, port {}: queue of {} bytes above the bound {:?}",
-                bound.name, simulated.largest_queue_bytes, bound.backlog_bytes
-            ));
+    let mut held = Held {
+        evaluations: found.evaluations,
+        ..Held::default()
+    };
+    for (method, analysis) in METHODS.iter().zip(&analyses) {
+        latencies(&mut held, (*method, seed), analysis, &worst);
+        for (bound, simulated) in analysis.ports.iter().zip(&plain.ports) {
+            queues(&mut held, (*method, seed), bound, simulated);
         }
     }
     held
+}
+
+/// Some periods of the slowest stream, unless that were too many releases of the others.
+fn duration(network: &Network) -> Span {
+    let periods = || network.streams.iter().map(period).filter(|period| *period > 0);
+    let wanted = periods().max().unwrap_or(0).saturating_mul(8).min(LONGEST);
+    let releases: u64 = periods().map(|period| wanted / period + 1).sum();
+    Span(wanted.saturating_mul(MOST_RELEASES) / releases.max(MOST_RELEASES))
 }
 
 fn period(stream: &timebound_model::Stream) -> u64 {
@@ -101,33 +130,58 @@ fn period(stream: &timebound_model::Stream) -> u64 {
     }
 }
 
-fn compare(held: &mut Held, index: u64, stream: &str, receiver: &str, outcome: &Outcome, worst: (u64, u64)) {
-    let Outcome::Bound {
-        from_nominal,
-        from_actual,
-        ..
-    } = outcome
-    else {
-        held.unbounded += 1;
-        return;
-    };
-    held.bounded += 1;
-    if worst.0 > 0 {
-        held.tightness.push(from_actual.0 as f64 / worst.0 as f64);
-    }
-    if worst.0 > from_actual.0 || worst.1 > from_nominal.0 {
-        held.broken.push(format!(
-            "network {index}, {stream} at {receiver}: simulated {} ns (from nominal {} ns) above the bound {} ns ({} ns)",
-            worst.0, worst.1, from_actual.0, from_nominal.0
-        ));
+fn latencies(held: &mut Held, (method, network): (Method, u64), analysis: &Analysis, worst: &Worst) {
+    let printed = method == Method::Bound;
+    for (result, worst) in analysis.streams.iter().zip(worst) {
+        for (leaf, &(actual, nominal)) in result.leaves.iter().zip(worst) {
+            let Outcome::Bound {
+                from_nominal,
+                from_actual,
+                ..
+            } = &leaf.outcome
+            else {
+                held.unbounded += u64::from(printed);
+                continue;
+            };
+            held.bounded += u64::from(printed);
+            if actual > 0 && printed {
+                held.tightness.push(from_actual.0 as f64 / actual as f64);
+            }
+            if actual > from_actual.0 || nominal > from_nominal.0 {
+                held.broken.push(format!(
+                    "network {network}, {} at {}: simulated {actual} ns (from nominal {nominal} ns) above the bound {} ns ({} ns) by {method:?}",
+                    result.stream, leaf.receiver, from_actual.0, from_nominal.0
+                ));
+            }
+        }
     }
 }
 
-/// A network of the corpus by itself, to look into.
-///
-/// # Panics
-/// As [`check`].
-#[must_use]
-pub fn compiled(seed: u64, index: u64, limits: &Limits) -> Network {
-    compile(&network(seed, index, limits)).expect("generated networks compile")
+fn queues(
+    held: &mut Held,
+    (method, network): (Method, u64),
+    bound: &timebound_bounds::PortResult,
+    simulated: &timebound_sim::PortOutcome,
+) {
+    let total = (
+        simulated.largest_queue_bytes,
+        bound.backlog_bytes,
+        "all queues".to_owned(),
+    );
+    let classes = bound.classes.iter().map(|class| {
+        let index = usize::from(class.class.0.min(7));
+        (
+            simulated.largest_class_queue_bytes[index],
+            class.backlog_bytes,
+            format!("queue {index}"),
+        )
+    });
+    for (seen, limit, what) in classes.chain([total]) {
+        if limit.is_some_and(|limit| seen > limit) {
+            held.broken.push(format!(
+                "network {network}, port {}, {what}: {seen} bytes above the bound {limit:?} by {method:?}",
+                bound.name
+            ));
+        }
+    }
 }

@@ -2,5 +2,10 @@
 //!
 //! Seeded: network `n` of seed `s` is the same on every machine.
 
+pub mod corpus;
+pub mod draw;
 pub mod generate;
 pub mod hold;
+pub mod parts;
+pub mod spread;
+pub mod witness;

@@ -26,6 +26,8 @@ pub struct PortCounters {
     pub queued_bytes: u64,
     /// The most that ever waited.
     pub largest_queue_bytes: u64,
+    /// The most that ever waited in the queue of each class (FIFO ports have one, the first).
+    pub largest_class_queue_bytes: [u64; 8],
     /// The most that waited since [`crate::Fabric::begin_window`].
     pub window_queue_bytes: u64,
 }
@@ -208,8 +210,11 @@ impl PortState {
     }
 
     #[inline]
-    pub(crate) fn count_queued(&mut self, wire: u32) {
+    pub(crate) fn count_queued(&mut self, class: u8, wire: u32) {
+        let (queue, waiting) = self.queues.waiting(class);
         let counters = &mut self.counters;
+        let largest = &mut counters.largest_class_queue_bytes[queue];
+        *largest = waiting.max(*largest);
         counters.queued_bytes += u64::from(wire);
         counters.window_queue_bytes = counters.window_queue_bytes.max(counters.queued_bytes);
         counters.largest_queue_bytes = counters.largest_queue_bytes.max(counters.queued_bytes);

@@ -82,6 +82,13 @@ impl Queues {
         self.bytes[usize::from(self.queue_of(class))]
     }
 
+    /// The queue of a class, and the wire bytes that wait in it.
+    #[inline]
+    pub(crate) fn waiting(&self, class: u8) -> (usize, u64) {
+        let queue = usize::from(self.queue_of(class));
+        (queue, self.bytes[queue])
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, slab: &mut Slab, index: u32) {
         let frame = &slab.get(index).frame;

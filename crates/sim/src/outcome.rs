@@ -68,6 +68,8 @@ pub struct PortOutcome {
     /// Loss, corruption, outage.
     pub dropped_link: u64,
     pub largest_queue_bytes: u64,
+    /// Of the queue of each class (FIFO ports have one, the first), warm-up included.
+    pub largest_class_queue_bytes: [u64; 8],
     /// Share of the rate that was used, 0 to 1.
     pub utilisation: f64,
     pub series: Vec<Interval>,

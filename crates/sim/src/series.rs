@@ -94,6 +94,7 @@ impl Series {
                 dropped_buffer: end.dropped_buffer - start.dropped_buffer,
                 dropped_link: end.dropped_link - start.dropped_link,
                 largest_queue_bytes: largest,
+                largest_class_queue_bytes: end.largest_class_queue_bytes,
                 utilisation: if span.0 == 0 {
                     0.0
                 } else {

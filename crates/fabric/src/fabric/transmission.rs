@@ -32,7 +32,7 @@ impl Fabric {
             return self.send(now, port, index);
         }
         state.queues.push(&mut self.slab, index);
-        state.count_queued(wire);
+        state.count_queued(class, wire);
         if state.sending == NONE && !state.requested {
             self.serve(now, port, sink);
         }
