@@ -33,6 +33,8 @@ pub(super) struct Climber<'a> {
     tried: Finding,
     spare: Finding,
     scratch: Vec<u64>,
+    /// The best start.
+    champion: (Phasing, Finding),
 }
 
 impl<'a> Climber<'a> {
@@ -65,6 +67,7 @@ impl<'a> Climber<'a> {
             left: 0,
             known,
             current: blank.clone(),
+            champion: (blank.clone(), Finding::default()),
             found: Finding::default(),
             candidate: blank,
             tried: Finding::default(),
@@ -76,19 +79,19 @@ impl<'a> Climber<'a> {
     /// Spends the evaluations; returns what is known then and how many were made.
     pub(super) fn climb(mut self, evaluations: u64) -> (Known, u64) {
         self.left = evaluations;
-        let mut attempt = 0;
-        while self.left > 0 {
-            let budget = match attempt {
-                // Two thirds from the likeliest start, the rest from others.
-                0 => self.left - self.left / 3,
-                _ => self.left.min((evaluations / 6).max(24)),
-            };
-            let rest = self.left - budget.min(self.left);
+        // Few starts where there are few evaluations: the likeliest comes first.
+        let starts = (evaluations / START).clamp(1, MOST_STARTS);
+        for attempt in 0..starts {
             self.seed(attempt);
-            self.settle(rest);
-            self.anneal(rest);
-            attempt += 1;
+            self.settle();
+            if attempt == 0 || self.found.latency > self.champion.1.latency {
+                std::mem::swap(&mut self.champion.0, &mut self.current);
+                std::mem::swap(&mut self.champion.1, &mut self.found);
+            }
         }
+        std::mem::swap(&mut self.champion.0, &mut self.current);
+        std::mem::swap(&mut self.champion.1, &mut self.found);
+        self.anneal();
         (self.known, evaluations)
     }
 
@@ -227,11 +230,11 @@ impl<'a> Climber<'a> {
     }
 
     /// Moves all rivals to where the target really comes, until nothing changes.
-    fn settle(&mut self, rest: u64) {
+    fn settle(&mut self) {
         self.evaluate();
         self.accept();
         for _ in 0..2 * self.scene.places.len() + 4 {
-            if self.left <= rest {
+            if self.left == 0 {
                 return;
             }
             self.candidate.clone_from(&self.current);
@@ -261,8 +264,8 @@ impl<'a> Climber<'a> {
         }
     }
 
-    fn anneal(&mut self, rest: u64) {
-        let total = self.left.saturating_sub(rest).max(1);
+    fn anneal(&mut self) {
+        let total = self.left.max(1);
         let sending = self
             .scene
             .places
@@ -270,8 +273,10 @@ impl<'a> Climber<'a> {
             .map(|place| place.sending)
             .max()
             .unwrap_or(0);
-        while self.left > rest {
+        while self.left > 0 {
             self.candidate.clone_from(&self.current);
+            let cooled = self.left as f64 / total as f64;
+            let heat = (sending as f64 * 0.5 * cooled * cooled) as u64 + 1;
             let mut mover = Mover {
                 scene: self.scene,
                 draws: &mut self.draws,
@@ -285,22 +290,22 @@ impl<'a> Climber<'a> {
                 self.candidate.switching = switching(&mut self.draws);
             }
             self.evaluate();
-            self.follow(rest);
-            let cooled = (self.left - rest.min(self.left)) as f64 / total as f64;
-            let heat = (sending as f64 * 0.5 * cooled * cooled) as u64 + 1;
+            if self.tried.latency.saturating_add(heat.saturating_mul(2)) >= self.found.latency {
+                self.follow();
+            }
             let loss = self.found.latency.saturating_sub(self.tried.latency);
             if self.tried.latency >= self.found.latency || loss < self.draws.exponential(Span(heat)).0 {
                 self.accept();
             }
             if cooled < 0.3 && self.found.latency < self.known.latency && self.draws.up_to(15) == 0 {
-                self.return_to_best(rest);
+                self.return_to_best();
             }
         }
     }
 
-    fn return_to_best(&mut self, rest: u64) {
+    fn return_to_best(&mut self) {
         if let Some(best) = &self.known.best
-            && self.left > rest
+            && self.left > 0
         {
             self.candidate.clone_from(best);
             self.evaluate();
@@ -310,9 +315,9 @@ impl<'a> Climber<'a> {
 
     /// If the candidate holds the target longer somewhere, all who wait for it further on come later by as much: that is
     /// simulated too, and taken where it is no worse.
-    fn follow(&mut self, rest: u64) {
+    fn follow(&mut self) {
         for _ in 0..2 {
-            if self.left <= rest
+            if self.left == 0
                 || !self.tried.arrivals(&mut self.scratch)
                 || self.scratch == self.candidate.arrivals
             {
@@ -331,6 +336,9 @@ impl<'a> Climber<'a> {
     }
 }
 
+/// Evaluations for each start, and starts in a round at most.
+const START: u64 = 40;
+const MOST_STARTS: u64 = 6;
 /// Own releases in one evaluation at most.
 const MOST_OWN: u32 = 256;
 

@@ -117,16 +117,13 @@ impl Mover<'_> {
                 return;
             }
             match self.draws.up_to(19) {
-                0..=8 => self.align_one(found),
-                9..=11 => self.align_group(found),
-                12 => {
-                    let actor = 1 + self.pick(self.scene.actors.len() - 1);
-                    self.turn_late(actor);
-                }
-                13..=15 => self.wander(),
+                0..=7 => self.align_one(found),
+                8..=12 => self.align_group(found),
+                13 => self.turn_late(),
+                14..=15 => self.wander(),
                 16 => self.skip(),
                 17 => self.delay(),
-                18 => self.phasing.seed = self.draws.bits(),
+                18 if self.scene.is_random => self.phasing.seed = self.draws.bits(),
                 _ => self.swing(),
             }
         }
@@ -196,14 +193,56 @@ impl Mover<'_> {
         let Some(met) = met(found, group.place) else {
             return;
         };
-        let sending = scene.places[group.place].sending;
-        let to = self.moment(met, group.rank, sending);
-        let first = self.draws.up_to(2) == 0;
-        let by = self.distance(found, group, met, first, to);
+        let by = if self.draws.up_to(2) == 0 {
+            let to = self.moment(met, group.rank, scene.places[group.place].sending);
+            let first = self.draws.up_to(2) == 0;
+            self.distance(found, group, met, first, to)
+        } else {
+            let busy = met.started.saturating_sub(met.busy_since);
+            // The busy period may become longer than it is.
+            let window = busy + self.draws.up_to(busy / 2);
+            let to = match group.rank {
+                Rank::Higher => met.started.saturating_sub(1),
+                Rank::Same | Rank::Lower => met.arrived,
+            };
+            self.crowd(found, group, window)
+                .map_or(0, |end| difference(to, end))
+        };
         self.shift_group(group, by);
     }
 
-    fn turn_late(&mut self, actor: usize) {
+    /// The end of the window of this length in which most of the group's work arrives.
+    fn crowd(&self, found: &Finding, group: &Group, window: u64) -> Option<u64> {
+        let mut best = (0, None);
+        let (mut work, mut first) = (0u64, 0);
+        let visits = &found.visits[group.place];
+        let cost = |visit: &Visit| {
+            let member = group.members.binary_search(&visit.actor).is_ok();
+            if member {
+                self.scene.actors[visit.actor as usize].meetings[0].sending
+            } else {
+                0
+            }
+        };
+        for visit in visits {
+            work += cost(visit);
+            while visits[first].arrived.saturating_add(window) < visit.arrived {
+                work -= cost(&visits[first]);
+                first += 1;
+            }
+            if work > best.0 {
+                best = (work, Some(visit.arrived));
+            }
+        }
+        best.1
+    }
+
+    /// Somebody uses its jitter in another way.
+    fn turn_late(&mut self) {
+        let actor = 1 + self.pick(self.scene.actors.len() - 1);
+        if self.scene.actors[actor].pattern.jitter == 0 {
+            return self.wander();
+        }
         let lateness = &mut self.phasing.genes[actor].lateness;
         *lateness = match self.draws.up_to(7) {
             0..=3 => Lateness::First,

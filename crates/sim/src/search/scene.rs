@@ -81,6 +81,8 @@ pub(super) struct Scene {
     pub(super) origin: u64,
     /// Conditions repeat after so long, or have ended; zero where they are always the same.
     pub(super) cycle: u64,
+    /// Does anything but the phasing decide what happens?
+    pub(super) is_random: bool,
     /// No response time is expected to be longer: where a first evaluation stops to release anything.
     pub(super) span: u64,
 }
@@ -428,6 +430,7 @@ fn assemble(cast: &Cast, cut: &Cutout, actors: Vec<Actor>, others: Vec<StreamId>
         })
         .max()
         .unwrap_or(0);
+    let is_random = is_random(&cut.network, &actors);
     Scene {
         network: Arc::new(cut.network.clone()),
         actors,
@@ -438,6 +441,20 @@ fn assemble(cast: &Cast, cut: &Cutout, actors: Vec<Actor>, others: Vec<StreamId>
         others,
         origin: reach.saturating_add(span.saturating_mul(2)).min(LONGEST * 16),
         cycle: cycle(&cut.network),
+        is_random,
         span,
     }
+}
+
+fn is_random(network: &Network, actors: &[Actor]) -> bool {
+    let late = actors.iter().any(|actor| actor.pattern.jitter > 0);
+    let switches = network
+        .nodes
+        .iter()
+        .any(|node| node.switching_min != node.switching_max);
+    late || switches
+        || network
+            .ports
+            .iter()
+            .any(|port| port.impairments != timebound_model::Impairments::default())
 }
