@@ -3,8 +3,9 @@
 mod support;
 
 use proptest::prelude::*;
+use support::methods::METHODS;
 use support::{alone, direction};
-use timebound_bounds::{Options, Outcome, holistic};
+use timebound_bounds::{Options, Outcome, Safety, holistic};
 use timebound_model::declaration::{
     ArrivalDecl, Declaration, ImpairmentsDecl, JitterDecl, JitterDistribution, LinkDecl, LossDecl, NodeDecl,
     NodeKindDecl, QueueDecl, ReleaseDecl, RoleDecl, StreamDecl,
@@ -154,6 +155,38 @@ proptest! {
                 match outcome {
                     Outcome::Bound { from_nominal, from_actual, best_case, .. } => {
                         prop_assert!(best_case <= from_actual && from_actual <= from_nominal);
+                    }
+                    Outcome::NoFiniteBound { reason, .. } | Outcome::Unsupported { reason } => {
+                        prop_assert!(!reason.is_empty());
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    /// Every method, the published ones included.
+    #[test]
+    fn every_method_gives_an_answer(mut declaration in declaration()) {
+        let network = loop {
+            match compile(&declaration) {
+                Ok(network) => break Some(network),
+                Err(_) if declaration.streams.pop().is_some() => {}
+                Err(_) => break None,
+            }
+        };
+        let Some(network) = network else { return Ok(()) };
+        for method in METHODS {
+            let analysis = (method.analyse)(&network, &Options::default());
+            prop_assert_eq!(analysis.streams.len(), network.streams.len());
+            prop_assert_eq!(analysis.ports.len(), network.ports.len());
+            for outcome in analysis.streams.iter().flat_map(|s| &s.leaves).map(|leaf| &leaf.outcome) {
+                match outcome {
+                    Outcome::Bound { from_nominal, from_actual, best_case, .. } => {
+                        prop_assert!(from_actual <= from_nominal, "{}", method.name);
+                        prop_assert!(best_case <= from_actual || method.safety == Safety::Unsafe, "{}", method.name);
                     }
                     Outcome::NoFiniteBound { reason, .. } | Outcome::Unsupported { reason } => {
                         prop_assert!(!reason.is_empty());

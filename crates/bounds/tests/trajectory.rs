@@ -3,7 +3,8 @@
 mod support;
 
 use support::{BYTE_PER_NANO, Builder, alone, bound, from_actual, leaf};
-use timebound_bounds::{Analysis, Safety, trajectory};
+use timebound_bounds::{Analysis, Outcome, Safety, trajectory};
+use timebound_model::declaration::{ArrivalDecl, QueueDecl};
 
 const MS: u64 = 1_000_000;
 
@@ -129,4 +130,136 @@ fn a_branch_does_not_see_its_siblings() {
     assert_eq!((both[0], both[1]), (one(&["y"])[0], one(&["z"])[0]));
     assert_eq!(both[1].1.0, 25);
     assert!(both[0].1.0 > both[1].1.0);
+}
+
+fn reason(analysis: &Analysis, stream: &str) -> String {
+    match &leaf(analysis, stream).outcome {
+        Outcome::Unsupported { reason } => format!("unsupported: {reason}"),
+        Outcome::NoFiniteBound { reason, .. } => format!("none: {reason}"),
+        Outcome::Bound { .. } => panic!("a bound for {stream}"),
+    }
+}
+
+fn two_links() -> Builder {
+    Builder::new(BYTE_PER_NANO, 0)
+        .host("a")
+        .host("b")
+        .switch("s", 0, 0)
+        .host("z")
+        .link("a", "s")
+        .link("b", "s")
+        .link("s", "z")
+}
+
+#[test]
+fn what_it_does_not_cover_is_refused_with_a_reason() {
+    let f = |builder: Builder| builder.stream("f", 3, ("a", &["z"]), (100, 0, &[10]));
+    let drr = f(two_links().change(|d| {
+        d.queue = QueueDecl::Drr {
+            quanta_bytes: [10; 8],
+        }
+    }));
+    assert_eq!(
+        reason(&analyse(&drr), "f"),
+        "unsupported: port s->z serves its classes by deficit round robin, which the trajectory approach does not cover"
+    );
+    let mut medium = f(two_links());
+    medium.declaration.links[2].half_duplex = true;
+    assert!(reason(&analyse(&medium), "f").contains("half-duplex"));
+    let mixed = f(two_links().change(|d| d.queue = QueueDecl::Fifo));
+    assert!(reason(&analyse(&mixed), "f").contains("does not cover both on one path"));
+    let above = f(two_links()).unbounded("bulk", 3, ("b", &["z"]), 20);
+    assert!(reason(&analyse(&above), "f").starts_with("none: stream \"bulk\" has no declared arrival"));
+    let below = f(two_links()).unbounded("bulk", 1, ("b", &["z"]), 20);
+    assert_eq!(from_actual(&analyse(&below), "f"), 10 + 19 + 10);
+    let mut bucket = f(two_links()).unbounded("bucket", 3, ("b", &["z"]), 20);
+    bucket.declaration.streams[1].arrival = ArrivalDecl::TokenBucket {
+        rate_bps: 1_000_000,
+        burst_bytes: 20,
+        min_frame_bytes: 20,
+        max_frame_bytes: 20,
+    };
+    assert!(reason(&analyse(&bucket), "f").contains("is a token bucket"));
+    let full = f(two_links()).stream("g", 3, ("b", &["z"]), (100, 0, &[90]));
+    assert_eq!(
+        reason(&analyse(&full), "f"),
+        "none: utilisation 1.00 of port s->z by class 3 and above is 1 or more"
+    );
+}
+
+/// Every port has room, but the flows that meet the path together need more than the time of one: t would have no end.
+#[test]
+fn a_path_on_which_all_flows_together_are_too_much_is_refused() {
+    let mut builder = Builder::new(BYTE_PER_NANO, 0)
+        .host("a")
+        .switch("s0", 0, 0)
+        .link("a", "s0");
+    for index in 1..=3 {
+        let (switch, before) = (format!("s{index}"), format!("s{}", index - 1));
+        let (from, to) = (format!("b{index}"), format!("c{index}"));
+        builder = builder
+            .switch(&switch, 0, 0)
+            .host(&from)
+            .host(&to)
+            .link(&before, &switch)
+            .link(&from, &before)
+            .link(&switch, &to)
+            .stream(&format!("cross{index}"), 3, (&from, &[&to]), (100, 0, &[40]));
+    }
+    let builder = builder.stream("f", 3, ("a", &["c3"]), (100, 0, &[10]));
+    let analysis = analyse(&builder);
+    assert!(reason(&analysis, "f").contains("busy period of the trajectory approach does not end"));
+    // A cross flow meets f alone, but behind the first port f arrives at times that have no bound then.
+    assert!(bound(leaf(&analysis, "cross1")).is_some());
+    assert!(support::bound(leaf(&support::analyse_alone(&builder), "f")).is_some());
+}
+
+/// g leaves f's path and comes back: it is one pseudo-flow per stretch and can hold f up in both, which a run shows.
+#[test]
+fn a_flow_that_parts_and_meets_again_counts_twice() {
+    let builder = Builder::new(BYTE_PER_NANO, 0)
+        .host("a")
+        .switch("s", 0, 0)
+        .switch("t", 0, 0)
+        .switch("u", 0, 0)
+        .host("z")
+        .link("a", "s")
+        .link("s", "t")
+        .link("t", "u")
+        .link("s", "u")
+        .link("u", "z")
+        .stream("f", 3, ("a", &["z"]), (10_000, 0, &[10]))
+        .route(&[&["a", "s", "u", "z"]])
+        .stream("g", 3, ("a", &["z"]), (10_000, 0, &[20]))
+        .route(&[&["a", "s", "t", "u", "z"]]);
+    let analysis = analyse(&builder);
+    // 20 + 10 at a, 10 on the way to u, where g (sent 20 before) may arrive at the same time: 20 + 10.
+    assert!(from_actual(&analysis, "f") >= 30 + 10 + 30);
+    // With one route they meet in one stretch, and g counts once.
+    let mut together = builder;
+    together.declaration.streams[1].route = together.declaration.streams[0].route.clone();
+    assert!(from_actual(&analyse(&together), "f") < from_actual(&analysis, "f"));
+}
+
+/// Paths that depend on each other in a circle are iterated to a fixed point.
+#[test]
+fn a_ring_of_routes_has_a_fixed_point() {
+    let mut ring = Builder::new(BYTE_PER_NANO, 0);
+    for (host, switch) in [("a", "s"), ("b", "t"), ("c", "u")] {
+        ring = ring.host(host).switch(switch, 0, 1).link(host, switch);
+    }
+    ring = ring.link("s", "t").link("t", "u").link("u", "s");
+    let ring = ring
+        .stream("f", 5, ("a", &["c"]), (14, 3, &[2]))
+        .route(&[&["a", "s", "t", "u", "c"]])
+        .stream("g", 5, ("b", &["a"]), (16, 0, &[3]))
+        .route(&[&["b", "t", "u", "s", "a"]])
+        .stream("h", 5, ("c", &["b"]), (15, 0, &[2]))
+        .route(&[&["c", "u", "s", "t", "b"]]);
+    let analysis = analyse(&ring);
+    assert!(
+        ["f", "g", "h"]
+            .iter()
+            .all(|name| bound(leaf(&analysis, name)).is_some())
+    );
 }

@@ -13,9 +13,6 @@ const NAME: &str = "the holistic approach as published";
 /// No time may exceed this (about 31 years).
 const HORIZON: u128 = 1_000_000_000_000_000_000;
 
-/// Steps of fixed-point iterations for one analysis: about a second.
-const STEPS: u64 = 1 << 26;
-
 /// Denominator of shares of a link's time.
 const SHARE: u128 = 1 << 40;
 
@@ -60,7 +57,8 @@ pub fn holistic_with_bracket(network: &Network, options: &Options, bracket: Brac
         paths: &paths,
         bracket,
         first_jitter,
-        steps: STEPS,
+        // Ample, and never more than some seconds.
+        steps: (1 << 22) + (65_536 * paths.places.len() as u64).min(1 << 27),
     };
     let streams = (0..network.streams.len())
         .map(|index| pass.stream_result(StreamId::new(index)))

@@ -108,7 +108,8 @@ pub(crate) fn evaluate(
     terms.first = 0;
     let actual = latest_start(&terms, effort)? + last;
     let time = |value: i128| u64::try_from(value.max(0)).map_err(|_| Trouble::Horizon);
-    Ok((time(nominal)?, time(actual)?))
+    // With the full range of t the maximum from the nominal release covers that from the actual one; with a shorter one it may not.
+    Ok((time(nominal.max(actual))?, time(actual)?))
 }
 
 impl Question<'_> {

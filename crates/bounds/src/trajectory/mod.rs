@@ -38,9 +38,6 @@ use meeting::{Meeting, meetings};
 use sweep::Effort;
 use timebound_model::{Leaf, Network, PortId, Span, StreamId};
 
-/// Steps for one analysis: some seconds.
-const STEPS: u64 = 1 << 29;
-
 /// Meetings of all paths together; beyond that the memory for their order would matter.
 const MOST_MEETINGS: usize = 1 << 26;
 
@@ -142,10 +139,10 @@ impl<'a> Pass<'a> {
             form,
             arrivals: Arrivals::least(&paths, form.costs),
             cause: vec![NONE; paths.places.len()],
-            paths,
             causes,
             port_cause,
-            effort: Effort::new(STEPS),
+            effort: Effort::for_places(paths.places.len()),
+            paths,
         }
     }
 

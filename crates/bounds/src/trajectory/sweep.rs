@@ -29,8 +29,9 @@ pub(crate) enum Trouble {
 pub(crate) struct Effort(u64);
 
 impl Effort {
-    pub(crate) const fn new(steps: u64) -> Self {
-        Self(steps)
+    /// Ample for a network in which flows have so many ports altogether, and never more than some seconds.
+    pub(crate) fn for_places(places: usize) -> Self {
+        Self((1 << 22) + (65_536 * places as u64).min(1 << 29))
     }
     pub(crate) const fn spend(&mut self, steps: u64) {
         self.0 = self.0.saturating_sub(steps);
