@@ -9,7 +9,7 @@
 //! ```
 //!
 //! so the frames of every stream are counted anew for `t` and `s`, and what a link holds back is what its streams have more than
-//! it delivers. Where the analysis gave up counting, every staircase is the line above it: `C + J C / T` at once, and for more
+//! it delivers (in `H(s)`, what the steps above a slow line hold back). Where the analysis gave up counting, every staircase is the line above it: `C + J C / T` at once, and for more
 //! urgent classes `s C / T` more.
 
 mod parts;
@@ -18,7 +18,7 @@ pub use parts::{BlockedBy, Blocking, Credit, Explanation, HopExplanation, Interf
 
 use crate::demand::{Demand, Effort};
 use crate::layout::{Flow, Layout, Level, crossing};
-use crate::level::{Scratch, Worst};
+use crate::level::{Scratch, Worst, held_back};
 use crate::options::{Method, Options};
 use crate::propagation::Propagation;
 use crate::report;
@@ -222,11 +222,23 @@ impl Count<'_> {
         let above = self.tally(self.level.port_start..self.level.start, |demand| {
             within(demand, start)
         });
-        let links = self.links(worst.window);
-        let held: u64 = links.iter().map(|(_, held)| *held).fold(0, u64::saturating_add);
-        let same = sum(&stairs);
+        let (mut links, slow) = (self.links(worst.window), self.slow_links(start));
+        let held = |links: &[(u32, u64)]| {
+            links
+                .iter()
+                .fold(0u64, |sum, (_, held)| sum.saturating_add(*held))
+        };
+        let (same, higher) = (sum(&stairs), sum(&above));
         // Every rising line is rounded up to the nanosecond, and so is the window that ends on one.
-        let near = worst.same.abs_diff(same.saturating_sub(held)) <= 2 + 2 * links.len() as u64;
+        let near = worst.same.abs_diff(same.saturating_sub(held(&links))) <= 2 + 2 * links.len() as u64;
+        let slowed = higher != worst.higher;
+        if worst.same == same {
+            links.clear();
+        }
+        if slowed {
+            links.extend(&slow);
+        }
+        let counts = higher - if slowed { held(&slow).min(higher) } else { 0 } == worst.higher;
         let mut parts = Parts {
             blocking: self.blocking(),
             higher: Vec::new(),
@@ -238,11 +250,9 @@ impl Count<'_> {
             window: Span(worst.window),
             counted: true,
         };
-        if sum(&above) == worst.higher && (worst.same == same || near) {
+        if counts && (worst.same == same || near) {
             (parts.same, parts.higher) = (self.list(stairs, own), self.list(above, 0));
-            if worst.same != same {
-                parts.shaping = self.credits(links);
-            }
+            parts.shaping = self.credits(&links);
         } else {
             parts.counted = false;
             let line = |demand: &Demand| (at_once(demand), None);
@@ -307,10 +317,27 @@ impl Count<'_> {
             .collect()
     }
 
-    fn credits(&self, links: Vec<(u32, u64)>) -> Vec<Credit> {
-        let mut credits: Vec<Credit> = links
+    /// The same for more urgent classes, of which only slow links hold anything back.
+    fn slow_links(&self, window: u64) -> Vec<(u32, u64)> {
+        let first = self.layout.ports[self.level.port.index()].groups.start;
+        self.layout.groups[first..self.level.groups.start]
+            .iter()
+            .filter_map(|group| {
+                let at_once = sum(&self.tally(group.start..group.end, |demand| within(demand, 0)));
+                Some((group.input, held_back(group.line?, at_once, window)))
+            })
+            .collect()
+    }
+
+    /// By link, what it holds back of all classes.
+    fn credits(&self, links: &[(u32, u64)]) -> Vec<Credit> {
+        let mut by_link = BTreeMap::new();
+        for (input, held) in links.iter().filter(|(_, held)| *held > 0) {
+            let sum: &mut u64 = by_link.entry(*input).or_default();
+            *sum = sum.saturating_add(*held);
+        }
+        let mut credits: Vec<Credit> = by_link
             .into_iter()
-            .filter(|(_, held)| *held > 0)
             .map(|(input, held)| Credit {
                 link: self.network.port_name(PortId(input)),
                 time: Span(held),

@@ -379,6 +379,21 @@ fn pieces(bundle: &Bundle<'_>) -> Option<Step> {
     .filter(|step| step.left > 0)
 }
 
+/// What the steps above the line of a higher class's bundle still hold back of `at_once` after `window`.
+pub(crate) fn held_back(line: Line, at_once: u64, window: u64) -> u64 {
+    let bundle = Bundle {
+        demands: &[],
+        at_once,
+        first_step: u64::MAX,
+        line: Some(line),
+    };
+    let held = at_once.saturating_sub(first_piece(&bundle));
+    match pieces(&bundle) {
+        Some(step) => held.saturating_sub((window / step.period.max(1)).saturating_mul(step.weight)),
+        None => held,
+    }
+}
+
 /// The next step that is not after `until`; its successor takes its place.
 fn take(steps: &mut BinaryHeap<Step>, until: u64) -> Option<Step> {
     let mut top = steps.peek_mut().filter(|step| step.at <= until)?;

@@ -255,6 +255,43 @@ fn what_a_link_holds_back_is_named() {
     );
 }
 
+/// A link of a tenth of the port's rate brings three urgent frames: most of them is not there yet when the low frame starts.
+#[test]
+fn what_a_slow_link_holds_back_of_higher_classes_is_named() {
+    let network = Builder::new(BYTE_PER_NANO, 0)
+        .host("a")
+        .host("b")
+        .host("c")
+        .switch("s", 0, 0)
+        .link("a", "s")
+        .change(|direction| direction.rate_bps = BYTE_PER_NANO / 10)
+        .link("b", "s")
+        .link("s", "c")
+        .stream("one", 5, ("a", &["c"]), (100_000, 0, &[100]))
+        .stream("two", 5, ("a", &["c"]), (100_000, 0, &[100]))
+        .stream("three", 5, ("a", &["c"]), (100_000, 0, &[100]))
+        .stream("low", 1, ("b", &["c"]), (100_000, 0, &[10]))
+        .network();
+    let plain = of(&network, &options(Method::Holistic, false), "low");
+    assert_eq!(plain.hops[1].response, Span(310));
+    let shaped = of(&network, &options(Method::Bound, false), "low");
+    let hop = &shaped.hops[1];
+    // 100 and a step of 7 at once, another 7 within 69 ns: it starts at 114.
+    assert_eq!(
+        (hop.response, hop.unshaped, hop.method),
+        (Span(124), Some(Span(310)), Method::Calculus)
+    );
+    assert_eq!(hop.parts.higher.iter().map(|one| one.time.0).sum::<u64>(), 300);
+    assert!(hop.parts.counted && hop.parts.rounding == 0);
+    let held: Vec<_> = hop
+        .parts
+        .shaping
+        .iter()
+        .map(|credit| (credit.link.as_str(), credit.time.0))
+        .collect();
+    assert_eq!(held, [("a->s", 186)]);
+}
+
 #[test]
 fn every_frame_of_a_burst_is_counted() {
     let network = Builder::new(BYTE_PER_NANO, 0)
