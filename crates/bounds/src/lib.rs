@@ -3,6 +3,7 @@
 //!
 //! This room is pure: it does no I/O, reads no clock, draws no random number, and knows neither fabric nor simulator.
 
+pub mod assign;
 mod bundle;
 mod cause;
 mod demand;

@@ -1,0 +1,214 @@
+//! Are the requirements met? One analysis after the other, until the jitters of answers no longer change.
+
+use super::task::{Follow, Task};
+use super::{Analyse, Watch};
+use crate::options::Options;
+use crate::result::{Analysis, Outcome};
+use std::collections::BTreeMap;
+use timebound_model::{Arrival, Class, Network, Span, StreamId, Tree};
+
+/// Answers that have not settled by then promise nothing, as in the product's prediction.
+const MOST_ROUNDS: u32 = 200;
+
+/// The bound of one requirement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Latency {
+    /// Sum over its parts, and the release jitter: from the nominal release.
+    Bound(Span),
+    /// There is none, for this reason.
+    None(String),
+}
+
+/// Bounds of all requirements.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// In the order of the task's requirements.
+    pub latencies: Vec<Latency>,
+    /// Requirements whose deadline is not promised, rising.
+    pub missed: Vec<usize>,
+    pub analysis: Analysis,
+}
+
+/// A network that is changed and judged again and again.
+pub(super) struct Judge<'a> {
+    pub(super) network: Network,
+    pub(super) task: &'a Task,
+    pub(super) analyses: u64,
+    pub(super) stopped: bool,
+    analyse: Analyse<'a>,
+    watch: Watch<'a>,
+}
+
+impl<'a> Judge<'a> {
+    /// Starts from the network as it is; `task` must fit it ([`Task::check`]).
+    pub(super) fn new(network: &Network, task: &'a Task, analyse: Analyse<'a>, watch: Watch<'a>) -> Self {
+        Self {
+            network: network.clone(),
+            task,
+            analyses: 0,
+            stopped: false,
+            analyse,
+            watch,
+        }
+    }
+
+    /// Gives every unit its class.
+    pub(super) fn set_classes(&mut self, classes: &[Class]) {
+        for (unit, class) in self.task.units.iter().zip(classes) {
+            for id in &unit.streams {
+                self.network.streams[id.index()].class = *class;
+            }
+        }
+    }
+
+    pub(super) fn trees(&self) -> Vec<Tree> {
+        self.network
+            .streams
+            .iter()
+            .map(|stream| stream.tree.clone())
+            .collect()
+    }
+
+    pub(super) fn set_trees(&mut self, trees: &[Tree]) {
+        for (stream, tree) in self.network.streams.iter_mut().zip(trees) {
+            stream.tree.clone_from(tree);
+        }
+    }
+
+    /// Tells whoever watches; true when the work is to be broken off.
+    pub(super) fn ask(&mut self, phase: &'static str) -> bool {
+        self.stopped = self.stopped || (self.watch)(phase, self.analyses).is_break();
+        self.stopped
+    }
+
+    /// The bounds of the network as it is now.
+    pub(super) fn judge(&mut self) -> Judged {
+        let (analysis, reasons) = self.settle();
+        let latencies: Vec<Latency> = self
+            .task
+            .requirements
+            .iter()
+            .map(|requirement| {
+                let mut total = requirement.extra;
+                for part in &requirement.parts {
+                    match outcome(&analysis, *part) {
+                        Outcome::Bound { from_actual, .. } => total = total.saturating_add(*from_actual),
+                        other => {
+                            let reason = reasons.get(part).cloned();
+                            return Latency::None(reason.unwrap_or_else(|| reason_of(other)));
+                        }
+                    }
+                }
+                Latency::Bound(total)
+            })
+            .collect();
+        let late = |index: &usize| match (&latencies[*index], self.task.requirements[*index].deadline) {
+            (_, None) => false,
+            (Latency::Bound(bound), Some(deadline)) => *bound > deadline,
+            (Latency::None(_), Some(_)) => true,
+        };
+        Judged {
+            missed: (0..latencies.len()).filter(late).collect(),
+            latencies,
+            analysis,
+        }
+    }
+
+    /// The least fixed point of the jitters of answers around the analysis. An answer to what has no bound promises nothing but its
+    /// largest frame, for this judgement alone. Also the first reason of every part without a bound: later ones are its consequence.
+    fn settle(&mut self) -> (Analysis, BTreeMap<(StreamId, usize), String>) {
+        let mut options = self.task.options.clone();
+        let mut follows: Vec<&Follow> = self.task.follows.iter().collect();
+        let mut declared: Vec<(StreamId, Arrival)> = Vec::new();
+        let mut reasons = BTreeMap::new();
+        let mut rounds = 0;
+        let analysis = loop {
+            let analysis = self.analyse(&options);
+            rounds += 1;
+            self.note(&analysis, &mut reasons);
+            let mut changed = false;
+            let mut broken = Vec::new();
+            for follow in &follows {
+                match arriving(&analysis, follow).filter(|_| rounds <= MOST_ROUNDS) {
+                    None => broken.push(follow.stream),
+                    Some(jitter) if jitter > self.jitter(&options, follow.stream) => {
+                        options.jitter_override.insert(follow.stream, jitter);
+                        changed = true;
+                    }
+                    Some(_) => {}
+                }
+            }
+            if broken.is_empty() && !changed {
+                break analysis;
+            }
+            follows.retain(|follow| !broken.contains(&follow.stream));
+            for id in broken {
+                let arrival = &mut self.network.streams[id.index()].arrival;
+                let max_frame = arrival.largest_frame();
+                declared.push((id, std::mem::replace(arrival, Arrival::Unbounded { max_frame })));
+            }
+        };
+        for (id, arrival) in declared.into_iter().rev() {
+            self.network.streams[id.index()].arrival = arrival;
+        }
+        (analysis, reasons)
+    }
+
+    fn analyse(&mut self, options: &Options) -> Analysis {
+        self.analyses += 1;
+        (self.analyse)(&self.network, options)
+    }
+
+    /// The jitter that the analysis takes for a stream.
+    fn jitter(&self, options: &Options, id: StreamId) -> Span {
+        let declared = match &self.network.streams[id.index()].arrival {
+            Arrival::Periodic { jitter, .. } => *jitter,
+            Arrival::TokenBucket { .. } | Arrival::Unbounded { .. } => Span::MAX,
+        };
+        options
+            .jitter_override
+            .get(&id)
+            .map_or(declared, |known| declared.max(*known))
+    }
+
+    fn note(&self, analysis: &Analysis, reasons: &mut BTreeMap<(StreamId, usize), String>) {
+        for part in self
+            .task
+            .requirements
+            .iter()
+            .flat_map(|requirement| &requirement.parts)
+        {
+            let found = outcome(analysis, *part);
+            if !matches!(found, Outcome::Bound { .. }) {
+                reasons.entry(*part).or_insert_with(|| reason_of(found));
+            }
+        }
+    }
+}
+
+fn outcome(analysis: &Analysis, (stream, leaf): (StreamId, usize)) -> &Outcome {
+    &analysis.streams[stream.index()].leaves[leaf].outcome
+}
+
+fn reason_of(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::NoFiniteBound { reason, .. } | Outcome::Unsupported { reason } => reason.clone(),
+        Outcome::Bound { .. } => String::new(),
+    }
+}
+
+/// The jitter with which an answer is sent, or nothing where what it answers has no bound.
+fn arriving(analysis: &Analysis, follow: &Follow) -> Option<Span> {
+    match outcome(analysis, follow.after) {
+        Outcome::Bound {
+            from_nominal,
+            best_case,
+            ..
+        } => Some(
+            from_nominal
+                .saturating_sub(*best_case)
+                .saturating_add(follow.extra),
+        ),
+        _ => None,
+    }
+}
