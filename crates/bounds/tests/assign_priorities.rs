@@ -5,7 +5,8 @@ mod support;
 use std::ops::ControlFlow;
 use support::{BYTE_PER_NANO, Builder, Draws, alone};
 use timebound_bounds::assign::{Assignment, Claim, Follow, Latency, PriorityMethod, Task, Wanted, assign};
-use timebound_bounds::{Options, Outcome, holistic};
+use timebound_bounds::{Method, Options, Outcome, analyse};
+use timebound_model::declaration::QueueDecl;
 use timebound_model::{Class, Network, Span, StreamId};
 
 fn levels(of: std::ops::RangeInclusive<u8>) -> Vec<Class> {
@@ -21,21 +22,25 @@ fn wanted(method: PriorityMethod, levels: Vec<Class>) -> Wanted {
 
 /// Assigns with every stream for itself, without best effort.
 fn run(network: &Network, wanted: &Wanted) -> Assignment {
+    run_by(network, wanted, &alone())
+}
+
+fn run_by(network: &Network, wanted: &Wanted, options: &Options) -> Assignment {
     let mut task = Task::per_stream(network);
-    task.options = alone();
-    assign(network, &task, wanted, &holistic, &mut |_, _| {
+    task.options = options.clone();
+    assign(network, &task, wanted, &analyse, &mut |_, _| {
         ControlFlow::Continue(())
     })
     .expect("a task that fits")
 }
 
 /// Does this choice of classes meet all deadlines? Worked out from the analysis alone.
-fn meets(network: &Network, classes: &[Class]) -> bool {
+fn meets(network: &Network, classes: &[Class], options: &Options) -> bool {
     let mut network = network.clone();
     for (stream, class) in network.streams.iter_mut().zip(classes) {
         stream.class = *class;
     }
-    let analysis = holistic(&network, &alone());
+    let analysis = analyse(&network, options);
     network
         .streams
         .iter()
@@ -65,6 +70,14 @@ fn every_choice(levels: &[Class], count: usize) -> Vec<Vec<Class>> {
                 .collect()
         })
         .collect()
+}
+
+/// All methods in turn.
+fn by_method(round: usize) -> Options {
+    Options {
+        method: [Method::Holistic, Method::Calculus, Method::Bound][round % 3],
+        ..alone()
+    }
 }
 
 /// Streams over one port (from one host), or each from a host of its own through a switch to one sink.
@@ -114,15 +127,20 @@ fn single_port(draws: &mut Draws) -> Builder {
 fn audsley_finds_an_assignment_whenever_one_exists_on_a_single_port_and_with_the_fewest_classes() {
     let mut draws = Draws(4);
     let (mut found, mut none, mut beyond_monotonic) = (0, 0, 0);
-    for _ in 0..600 {
+    for round in 0..600 {
+        let options = by_method(round);
         let network = single_port(&mut draws).network();
         let levels = levels(1..=draws.within(1, 3) as u8);
-        let audsley = run(&network, &wanted(PriorityMethod::Audsley, levels.clone()));
+        let audsley = run_by(
+            &network,
+            &wanted(PriorityMethod::Audsley, levels.clone()),
+            &options,
+        );
         let priorities = audsley.priorities.as_ref().expect("asked for");
         assert_eq!(priorities.claim, Claim::Optimal);
         let feasible: Vec<_> = every_choice(&levels, network.streams.len())
             .into_iter()
-            .filter(|classes| meets(&network, classes))
+            .filter(|classes| meets(&network, classes, &options))
             .collect();
         assert_eq!(feasible.is_empty(), !audsley.after.missed.is_empty());
         assert_eq!(priorities.reason.is_some(), feasible.is_empty());
@@ -131,7 +149,7 @@ fn audsley_finds_an_assignment_whenever_one_exists_on_a_single_port_and_with_the
             continue;
         }
         found += 1;
-        assert!(meets(&network, &audsley.classes));
+        assert!(meets(&network, &audsley.classes, &options));
         let used = |classes: &[Class]| {
             let mut classes = classes.to_vec();
             classes.sort_unstable();
@@ -140,13 +158,14 @@ fn audsley_finds_an_assignment_whenever_one_exists_on_a_single_port_and_with_the
         };
         let fewest = feasible.iter().map(|classes| used(classes)).min();
         assert_eq!(Some(used(&audsley.classes)), fewest);
-        let monotonic = run(
+        let monotonic = run_by(
             &network,
             &wanted(PriorityMethod::DeadlineMonotonic, levels.clone()),
+            &options,
         );
         beyond_monotonic += usize::from(!monotonic.after.missed.is_empty());
         assert!(
-            run(&network, &wanted(PriorityMethod::Best, levels))
+            run_by(&network, &wanted(PriorityMethod::Best, levels), &options)
                 .after
                 .missed
                 .is_empty()
@@ -160,18 +179,25 @@ fn audsley_finds_an_assignment_whenever_one_exists_on_a_single_port_and_with_the
 fn streams_of_other_tasks_keep_their_classes_and_the_procedure_stays_exact() {
     let mut draws = Draws(9);
     let (mut found, mut none) = (0, 0);
-    for _ in 0..300 {
+    for round in 0..300 {
+        let options = by_method(round);
         let mut network = single_port(&mut draws).network();
         let fixed = draws.below(network.streams.len() as u64) as usize;
         network.streams[fixed].class = Class(draws.within(1, 3) as u8);
         network.streams[fixed].role = timebound_model::Role::Background;
         network.streams[fixed].deadline = None;
         let levels = levels(1..=3);
-        let audsley = run(&network, &wanted(PriorityMethod::Audsley, levels.clone()));
+        let audsley = run_by(
+            &network,
+            &wanted(PriorityMethod::Audsley, levels.clone()),
+            &options,
+        );
         assert_eq!(audsley.classes.len(), network.streams.len() - 1);
         let exists = every_choice(&levels, network.streams.len())
             .iter()
-            .any(|classes| classes[fixed] == network.streams[fixed].class && meets(&network, classes));
+            .any(|classes| {
+                classes[fixed] == network.streams[fixed].class && meets(&network, classes, &options)
+            });
         assert_eq!(exists, audsley.after.missed.is_empty());
         if exists { found += 1 } else { none += 1 }
     }
@@ -258,8 +284,31 @@ fn over_several_hops_the_outcome_is_called_a_heuristic_and_holds_by_the_full_ana
     for (stream, class) in changed.streams.iter_mut().zip(&found.classes) {
         stream.class = *class;
     }
-    assert_eq!(found.after.analysis, holistic(&changed, &alone()));
-    assert_eq!(found.before.analysis, holistic(&network, &alone()));
+    assert_eq!(found.after.analysis, analyse(&changed, &alone()));
+    assert_eq!(found.before.analysis, analyse(&network, &alone()));
+}
+
+#[test]
+fn where_ports_do_not_serve_by_class_alone_no_proof_is_claimed() {
+    let builder = Builder::new(BYTE_PER_NANO, 0)
+        .host("a")
+        .host("b")
+        .link("a", "b")
+        .change(|direction| {
+            direction.queue = QueueDecl::Drr {
+                quanta_bytes: [100; 8],
+            };
+        })
+        .stream("f", 1, ("a", &["b"]), (1_000, 0, &[10]));
+    let found = run(
+        &builder.network(),
+        &wanted(PriorityMethod::Audsley, levels(1..=2)),
+    );
+    let claim = found.priorities.expect("asked for").claim;
+    assert!(
+        matches!(&claim, Claim::Heuristic(why) if why.contains("port a->b is not served by class alone")),
+        "{claim:?}"
+    );
 }
 
 #[test]
@@ -279,7 +328,7 @@ fn on_random_networks_no_more_deadlines_are_missed_than_before_and_the_bounds_ar
         for (unit, class) in task.units.iter().zip(&found.classes) {
             changed.streams[unit.streams[0].index()].class = *class;
         }
-        assert_eq!(found.after.analysis, holistic(&changed, &alone()));
+        assert_eq!(found.after.analysis, analyse(&changed, &alone()));
         assert_eq!(
             found.trees,
             network.streams.iter().map(|s| s.tree.clone()).collect::<Vec<_>>()
@@ -305,12 +354,12 @@ fn an_answer_is_judged_with_the_jitter_of_what_it_answers() {
         priorities: None,
         routes: None,
     };
-    let found = assign(&network, &task, &keep, &holistic, &mut |_, _| {
+    let found = assign(&network, &task, &keep, &analyse, &mut |_, _| {
         ControlFlow::Continue(())
     })
     .expect("fits");
     // Nothing flows the other way, so one round is the fixed point.
-    let first = holistic(&network, &alone());
+    let first = analyse(&network, &alone());
     let Outcome::Bound {
         from_nominal,
         best_case,
@@ -323,7 +372,7 @@ fn an_answer_is_judged_with_the_jitter_of_what_it_answers() {
     options
         .jitter_override
         .insert(answer, Span(from_nominal.0 - best_case.0 + 7));
-    assert_eq!(found.before.analysis, holistic(&network, &options));
+    assert_eq!(found.before.analysis, analyse(&network, &options));
 }
 
 #[test]
@@ -347,7 +396,7 @@ fn an_answer_to_what_has_no_bound_promises_nothing_and_is_put_back_afterwards() 
         &network,
         &task,
         &wanted(PriorityMethod::Best, levels(4..=7)),
-        &holistic,
+        &analyse,
         &mut |_, _| ControlFlow::Continue(()),
     )
     .expect("fits");
@@ -396,7 +445,7 @@ fn work_that_is_broken_off_says_so_and_is_no_worse() {
             &network,
             &task,
             &wanted(PriorityMethod::Best, levels(1..=3)),
-            &holistic,
+            &analyse,
             &mut |_, _| ControlFlow::Break(()),
         )
         .expect("fits");

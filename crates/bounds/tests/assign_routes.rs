@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use support::{BYTE_PER_NANO, Builder, Draws, alone};
 use timebound_bounds::assign::{Assignment, Limits, PriorityMethod, Task, Wanted, assign};
-use timebound_bounds::{Analysis, holistic};
+use timebound_bounds::{Analysis, analyse};
 use timebound_model::{Arrival, Class, Network, NodeId, NodeKind, PortId, compile};
 
 fn wanted(limits: Limits) -> Wanted {
@@ -17,7 +17,7 @@ fn wanted(limits: Limits) -> Wanted {
 }
 
 fn run_with(network: &Network, task: &Task, wanted: &Wanted) -> Assignment {
-    assign(network, task, wanted, &holistic, &mut |_, _| {
+    assign(network, task, wanted, &analyse, &mut |_, _| {
         ControlFlow::Continue(())
     })
     .expect("a task that fits")
@@ -224,7 +224,7 @@ fn the_choice_is_the_best_of_all_ways_on_tiny_networks() {
         for (tree, stream) in found.trees.iter().zip(&again.streams) {
             assert_eq!(*tree, stream.tree);
         }
-        assert_eq!(found.after.analysis, holistic(&again, &alone()));
+        assert_eq!(found.after.analysis, analyse(&again, &alone()));
     }
     assert!(improved > 60 && trees > 60, "{improved} {trees}");
 }
@@ -416,7 +416,7 @@ fn a_search_that_is_broken_off_leaves_what_it_has_not_looked_at() {
         &network,
         &task,
         &wanted(Limits::default()),
-        &holistic,
+        &analyse,
         &mut |_, _| ControlFlow::Break(()),
     )
     .expect("fits");

@@ -1,5 +1,6 @@
 //! PyO3 only: the core as the Python module `timebound._core`. JSON in, JSON out; no logic.
 
+mod assign;
 mod explain;
 mod network;
 mod options;

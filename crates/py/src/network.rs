@@ -1,5 +1,6 @@
 //! The class `Network`: a compiled network that answers in JSON.
 
+use crate::assign::{self, AssignOptions};
 use crate::explain::ExplainOptions;
 use crate::options::{BoundsOptions, SearchOptions, SimulateOptions};
 use pyo3::exceptions::PyValueError;
@@ -75,6 +76,45 @@ impl Network {
     fn explain(&self, py: Python<'_>, options: &str) -> PyResult<String> {
         let options: ExplainOptions = serde_json::from_str(options).map_err(invalid)?;
         py.detach(|| json(&options.answer(&self.model)))
+    }
+
+    /// Classes and routes for the streams; see [`AssignOptions`]. `progress(phase, analyses)` is told before every analysis: true breaks the
+    /// search off, what it raises stops it.
+    #[pyo3(signature = (options, progress=None))]
+    fn assign(&self, py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+        let options: AssignOptions = serde_json::from_str(options).map_err(invalid)?;
+        let (task, wanted) = options.resolve(&self.model).map_err(invalid)?;
+        let mut raised = None;
+        let found = py.detach(|| {
+            let mut watch = |phase: &'static str, analyses: u64| {
+                let answer = Python::attach(|py| {
+                    py.check_signals()?;
+                    match &progress {
+                        Some(progress) => progress.call1(py, (phase, analyses))?.extract::<bool>(py),
+                        None => Ok(false),
+                    }
+                });
+                match answer {
+                    Ok(false) => ControlFlow::Continue(()),
+                    Ok(true) => ControlFlow::Break(()),
+                    Err(error) => {
+                        raised = Some(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            };
+            timebound_bounds::assign::assign(
+                &self.model,
+                &task,
+                &wanted,
+                &timebound_bounds::analyse,
+                &mut watch,
+            )
+        });
+        match raised {
+            Some(error) => Err(error),
+            None => json(&assign::told(&self.model, &found.map_err(invalid)?)),
+        }
     }
 
     /// One simulation; see [`SimulateOptions`]. `progress(share, text)` may raise to stop it.

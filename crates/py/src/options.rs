@@ -43,6 +43,16 @@ fn threads(network: &Network) -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+impl Default for BoundsOptions {
+    fn default() -> Self {
+        Self {
+            method: MethodName::default(),
+            jitter_override: BTreeMap::new(),
+            assume_best_effort: true,
+        }
+    }
+}
+
 impl BoundsOptions {
     /// Names that are no streams are passed over.
     pub(crate) fn resolve(&self, network: &Network) -> timebound_bounds::Options {

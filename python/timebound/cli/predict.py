@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
+from timebound.cli import predict_assign
 from timebound.cli.common import (
     AsJson,
     Output,
@@ -17,6 +19,7 @@ from timebound.cli.common import (
     print_json,
     stderr,
 )
+from timebound.cli.predict_assign import AssignOptions
 
 
 def register(app: App) -> None:
@@ -25,12 +28,23 @@ def register(app: App) -> None:
 
 
 def predict(
-    scenario: ScenarioName, /, *, set: Settings = (), output: Output = None, json: AsJson = False, quiet: Quiet = False
+    scenario: ScenarioName,
+    /,
+    *,
+    set: Settings = (),
+    assignment: Annotated[AssignOptions | None, Parameter(name="*")] = None,
+    output: Output = None,
+    json: AsJson = False,
+    quiet: Quiet = False,
 ) -> int:
     """Safe worst-case latency bounds per flow and receiver, utilisation per port, and the reason where there is none.
 
     With `--output` the run folder and its report are written too.
     """
+    if assignment is not None and assignment.assign is not None:
+        assignment.check()
+        loaded = open_scenario(scenario, set)
+        return predict_assign.run(loaded, assignment, set, output, json=json, quiet=quiet)
     return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet)
 
 

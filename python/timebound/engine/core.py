@@ -62,6 +62,11 @@ class Network:
         answer: list[dict[str, Any]] = json.loads(self._network.explain(json.dumps(options)))
         return answer
 
+    def assign(self, options: dict[str, Any], progress: Callable[[str, int], bool] | None = None) -> dict[str, Any]:
+        """Classes and routes (`AssignOptions` of crates/py/src/assign.rs); `progress(phase, analyses)` breaks off by True."""
+        answer: dict[str, Any] = json.loads(self._network.assign(json.dumps(options), progress))
+        return answer
+
     def simulate(self, options: dict[str, Any], progress: Progress | None = None) -> dict[str, Any]:
         """One simulation under the virtual clock."""
         answer: dict[str, Any] = json.loads(self._network.simulate(json.dumps(options), progress))

@@ -66,6 +66,15 @@ class Prediction:
         return self.outcomes[segment.stream, segment.destination]
 
 
+def network_of(plan: Plan) -> Network:
+    """The network that the bounds are worked out on, with the declared jitters.
+
+    Raises:
+        ScenarioError: it does not compile.
+    """
+    return Network(plan, _steady(plan, plan.declaration()))
+
+
 def predict(plan: Plan) -> Prediction:
     """Bounds for every stream of the plan.
 

@@ -280,6 +280,8 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
         entry["content"] = flow.content
     if len(flow.services) == 1:
         entry["broker"] = flow.services[0].broker
+    if flow.routes:
+        entry["route"] = [list(route) for route in flow.routes]
     return entry
 
 

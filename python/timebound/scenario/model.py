@@ -342,6 +342,18 @@ class Flow:
     """Absolute path of a file with the text of a message; `None`: fill bytes."""
     services: tuple[Service, ...] = ()
     """MQTT only: who serves which receiver; the publisher sends one copy to each broker named here."""
+    routes: tuple[tuple[str, ...], ...] = ()
+    """Ways of its segments, node by node from host to host; the way back is the same. Segments without one go the shortest way."""
+
+    def way(self, source: str, destination: str) -> tuple[str, ...] | None:
+        """The stated way between two hosts; `None`: the shortest."""
+        for route in self.routes:
+            if (route[0], route[-1]) == (source, destination):
+                return route
+        for route in self.routes:
+            if (route[-1], route[0]) == (source, destination):
+                return route[::-1]
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from timebound.scenario.graph import Graph
 from timebound.scenario.model import Broker, Flow, MqttStack, Service, Stack, UdpStack
 from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
 from timebound.scenario.resolve_network import Net
+from timebound.scenario.resolve_routes import resolve_routes
 from timebound.scenario.tree import Path
 from timebound.scenario.units import format_time
 
@@ -40,6 +41,7 @@ _FIELDS = {
     "start": "start_ns",
     "join": "start_ns",
     "content": "content",
+    "route": "routes",
     "name": "name",
 }
 
@@ -124,6 +126,7 @@ class FlowResolver:
             self.context.error((*path, "name"), f"{flow.name!r} is the name of one instance", "drop the brackets")
             return
         periods = self.periods(flow, total)
+        first = len(self.flows)
         for number in range(total):
             source = sources[number // flow.count]
             if number % flow.count == 0:
@@ -157,6 +160,9 @@ class FlowResolver:
                     services=services,
                 )
             )
+        self.flows[first:] = resolve_routes(
+            self.flows[first:], flow.route, self.stack, self.net, self.graph, path, self.context
+        )
 
     @staticmethod
     def mean_extra(flow: shape.Flow, period: int) -> int:

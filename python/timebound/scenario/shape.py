@@ -11,6 +11,14 @@ from timebound.scenario.shape_network import DisconnectionsField, JitterField, L
 from timebound.scenario.shape_plane import DataPlane
 
 
+def _routes(value: Any) -> Any:
+    """One way is a list of nodes, several are a list of those."""
+    return [value] if isinstance(value, list) and value and not isinstance(value[0], list) else value
+
+
+RoutesField = Annotated[list[list[str]], Short(_routes, {"type": "array", "items": {"type": "string"}})]
+
+
 class Flow(Shape):
     """Messages that an application publishes again and again. Several hosts under `from`, or `count`, make instances
     `name[1]`, `name[2]`, ..., each a client of its own."""
@@ -58,6 +66,21 @@ class Flow(Shape):
         default=None,
         description="text file (relative to this one) whose beginning fills a message behind its measurement header",
         examples=["metering.xml"],
+    )
+    route: RoutesField = Field(
+        default_factory=list,
+        description="the way of its frames, node by node from host to host, or several such ways: to the broker and from it, or to each "
+        "receiver; answers go back the same way; default: the shortest",
+        examples=[["h1", "s1", "s6", "s2", "h5"]],
+    )
+
+
+class Assigned(Shape):
+    """What `timebound predict --assign` found for a flow, or for one instance of it: it counts in place of what the flow states."""
+
+    priority: int | None = Field(default=None, ge=0, le=7, description="class 0..7", examples=[5])
+    route: RoutesField = Field(
+        default_factory=list, description="as in the flow", examples=[["h1", "s1", "s6", "s2", "h5"]]
     )
 
 
@@ -309,6 +332,11 @@ class ScenarioShape(Shape):
     network: Network = Field(description="nodes and links")
     flows: Annotated[list[Flow], Short(_flows, {"type": "object", "additionalProperties": {"type": "object"}})] = Field(
         default_factory=list, description="flows, as a list or by name"
+    )
+    assigned: dict[str, Assigned] = Field(
+        default_factory=dict,
+        description="classes and routes by name of the flow or of an instance, in place of those that the flows state",
+        examples=[{"alpha": {"priority": 6}}],
     )
     stack: Annotated[Stack, Short(_stack, {"enum": ["udp"]})] = Field(description="what carries the flows")
     background: list[Background] = Field(default_factory=list, description="other traffic")

@@ -6,7 +6,7 @@ import ipaddress
 from collections import Counter
 
 from timebound.scenario.model import MqttStack, Scenario
-from timebound.stacks import background, gateway, hardware, mqtt, udp
+from timebound.stacks import background, gateway, hardware, mqtt, udp, ways
 from timebound.stacks.gateway import subnets_of
 from timebound.stacks.plan import Plan, PlanError
 
@@ -22,6 +22,7 @@ def build_plan(scenario: Scenario) -> Plan:
         mqtt.lay(plan, scenario.stack)
     else:
         udp.lay(plan, scenario.stack)
+    ways.lay(plan)
     background.lay(plan)
     gateway.lay(plan)
     limited = [host.name for host in scenario.hosts if host.is_limited]

@@ -51,6 +51,8 @@ class Stream:
     jitter_ns: int = 0
     deadline_ns: int | None = None
     follows: Follows | None = None
+    route: tuple[tuple[str, ...], ...] | None = None
+    """Nodes to each destination; `None`: the shortest ways."""
 
     def declaration(self) -> dict[str, Any]:
         """The JSON of `StreamDecl`."""
@@ -73,6 +75,7 @@ class Stream:
             "arrival": arrival,
             "release": self.release,
             "deadline_ns": self.deadline_ns,
+            "route": None if self.route is None else [list(way) for way in self.route],
         }
 
 

@@ -11,7 +11,7 @@
 use super::judge::{Judge, Judged, Latency};
 use super::task::Task;
 use std::collections::BTreeSet;
-use timebound_model::{Class, Network};
+use timebound_model::{Class, Discipline, Network, PortId};
 
 /// What was found.
 pub(super) struct Found {
@@ -109,8 +109,8 @@ pub(super) fn reason(task: &Task, judged: &Judged, index: usize, classes: &[Clas
 
 /// Does every stream's jitter at every port stand before any class is given? Then Audsley's procedure is exact.
 ///
-/// It does where each port that a frame crosses before its last one carries that stream alone, or no stream whose class is to be given; and no
-/// stream answers another.
+/// It does where each port that a frame crosses before its last one carries that stream alone, or no stream whose class is to be given; no
+/// stream answers another; and ports serve by class alone.
 pub(super) fn is_exact(network: &Network, task: &Task) -> Result<(), String> {
     if !task.follows.is_empty() {
         return Err("streams answer others, so their jitter depends on the bounds of those".to_owned());
@@ -127,6 +127,20 @@ pub(super) fn is_exact(network: &Network, task: &Task) -> Result<(), String> {
         for hop in &stream.tree.hops {
             users[hop.port.index()] += 1;
             assigned[hop.port.index()] |= given.contains(&index);
+        }
+    }
+    for (index, port) in network
+        .ports
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| assigned[*index])
+    {
+        let plain = matches!(port.discipline, Discipline::StrictPriority | Discipline::Fifo);
+        if !plain || port.medium.is_some() || port.slots.is_some() {
+            let name = network.port_name(PortId::new(index));
+            return Err(format!(
+                "port {name} is not served by class alone, so a stream that moves down can hurt others there"
+            ));
         }
     }
     for stream in &network.streams {

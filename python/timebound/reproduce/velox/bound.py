@@ -39,7 +39,7 @@ def _bound(parameters: Parameters, name: str, words: str) -> dict[str, Any]:
     if name == "ethernet":
         frame = wire_bytes(frame)
     network = _core.Network(json.dumps(declaration(parameters, frame)))
-    outcome = json.loads(network.holistic(json.dumps({"jitter_override": {}})))["streams"][0]["leaves"][0]["outcome"]
+    outcome = json.loads(network.bounds("{}"))["streams"][0]["leaves"][0]["outcome"]
     found = {
         "reading": name,
         "words": words,

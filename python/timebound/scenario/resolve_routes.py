@@ -1,0 +1,119 @@
+"""Stated ways of flows, and classes and ways that were assigned to them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from timebound.scenario import shape
+from timebound.scenario.context import Context, close_to
+from timebound.scenario.graph import Graph
+from timebound.scenario.model import Flow, MqttStack, Stack
+from timebound.scenario.resolve_network import Net
+from timebound.scenario.tree import Path, find
+
+Way = tuple[str, ...]
+
+
+def segments_of(flow: Flow, stack: Stack) -> set[tuple[str, str]]:
+    """Between which hosts the frames of a flow travel."""
+    if not isinstance(stack, MqttStack):
+        return {(flow.source, receiver) for receiver in flow.receivers}
+    pairs = {(flow.source, service.broker) for service in flow.services}
+    pairs |= {(service.broker, receiver) for service in flow.services for receiver in service.receivers}
+    return {(a, b) for a, b in pairs if a != b}
+
+
+def resolve_routes(
+    flows: Sequence[Flow],
+    ways: Sequence[Sequence[str]],
+    stack: Stack,
+    net: Net,
+    graph: Graph,
+    path: Path,
+    context: Context,
+) -> list[Flow]:
+    """The instances of a flow with the ways that concern each; what is no way, or a way of none of them, is reported."""
+    if not ways or not flows:
+        return list(flows)
+    segments = [segments_of(flow, stack) for flow in flows]
+    known: list[Way] = []
+    for index, names in enumerate(ways):
+        # A single way may be written without the outer list.
+        here: Path = (*path, "route", index)
+        way = tuple(names)
+        if not _is_way(way, net, graph, here, context):
+            continue
+        ends = (way[0], way[-1])
+        if not any(ends in pairs or ends[::-1] in pairs for pairs in segments):
+            wanted = sorted(segments[0])
+            hint = f"its frames go {', '.join(f'from {a} to {b}' for a, b in wanted[:3])}" if wanted else "remove it"
+            context.error(here, f"the flow has nothing to send from {ends[0]!r} to {ends[1]!r}", hint)
+        elif any({other[0], other[-1]} == set(ends) for other in known):
+            context.error(here, f"a second route between {ends[0]!r} and {ends[1]!r}", "state one")
+        else:
+            known.append(way)
+    return [
+        replace(flow, routes=tuple(way for way in known if {(way[0], way[-1]), (way[-1], way[0])} & pairs))
+        for flow, pairs in zip(flows, segments, strict=True)
+    ]
+
+
+def _is_way(way: Way, net: Net, graph: Graph, path: Path, context: Context) -> bool:
+    """From host to host over links, through no other host, and nowhere twice?"""
+    for name in way:
+        if name not in net.nodes:
+            hint = close_to(name, net.nodes, "write the route node by node, from host to host")
+            context.error(path, f"unknown node {name!r} in the route", hint)
+            return False
+    if len(way) < 2:
+        context.error(path, "a route has two ends", "write the route node by node, from host to host")
+        return False
+    for name in (way[0], way[-1]):
+        if net.nodes[name].kind != "host":
+            context.error(path, f"the route ends at the {net.nodes[name].kind} {name!r}", "begin and end it at hosts")
+            return False
+    twice = next((name for name in way if way.count(name) > 1), None)
+    if twice is not None:
+        context.error(path, f"the route visits {twice!r} twice", "go through every node once")
+        return False
+    host = next((name for name in way[1:-1] if net.nodes[name].kind == "host"), None)
+    if host is not None:
+        context.error(path, f"the route passes through the host {host!r}", "hosts do not forward: go through switches")
+        return False
+    for here, there in itertools.pairwise(way):
+        if there not in graph.neighbours[here]:
+            near = ", ".join(list(dict.fromkeys(graph.neighbours[here]))[:6])
+            context.error(path, f"no link from {here!r} to {there!r}", f"from {here} links lead to {near}")
+            return False
+    return True
+
+
+def assign(
+    flows: list[Flow], entries: Mapping[str, shape.Assigned], stack: Stack, net: Net, graph: Graph, context: Context
+) -> list[Flow]:
+    """The flows with what the part `assigned` of the scenario gives them: first to whole groups, then to single instances."""
+    positions: dict[str, list[int]] = {}
+    for index, flow in enumerate(flows):
+        for name in {flow.name, flow.group}:
+            positions.setdefault(name, []).append(index)
+    changed = list(flows)
+    instances = {flow.name for flow in flows}
+    for name, entry in sorted(entries.items(), key=lambda item: item[0] in instances):
+        where = positions.get(name)
+        if where is None:
+            hint = close_to(name, positions, "name a flow, or an instance of it: alpha, alpha[3]")
+            context.key_error(("assigned", name), f"there is no flow {name!r}", hint)
+            continue
+        if entry.priority is not None:
+            for index in where:
+                changed[index] = replace(changed[index], priority=entry.priority)
+        if entry.route:
+            path: Path = ("assigned", name)
+            routed = resolve_routes([changed[index] for index in where], entry.route, stack, net, graph, path, context)
+            place, _ = find(context.tree, (*path, "route"))
+            for index, flow in zip(where, routed, strict=True):
+                changed[index] = flow
+                context.locations[f"flows[{index}].routes"] = place
+    return changed
