@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence as Many
 from dataclasses import replace
 
 from timebound.scenario import shape
@@ -11,7 +11,7 @@ from timebound.scenario.context import Context, close_to
 from timebound.scenario.graph import Graph
 from timebound.scenario.model import Flow, MqttStack, Stack
 from timebound.scenario.resolve_network import Net
-from timebound.scenario.tree import Path, find
+from timebound.scenario.tree import Path, Scalar, Sequence, find
 
 Way = tuple[str, ...]
 
@@ -26,8 +26,8 @@ def segments_of(flow: Flow, stack: Stack) -> set[tuple[str, str]]:
 
 
 def resolve_routes(
-    flows: Sequence[Flow],
-    ways: Sequence[Sequence[str]],
+    flows: Many[Flow],
+    ways: Many[Many[str]],
     stack: Stack,
     net: Net,
     graph: Graph,
@@ -39,9 +39,11 @@ def resolve_routes(
         return list(flows)
     segments = [segments_of(flow, stack) for flow in flows]
     known: list[Way] = []
+    # A single way may be written without the outer list.
+    _, written = find(context.tree, (*path, "route"))
+    flat = isinstance(written, Sequence) and bool(written.items) and isinstance(written.items[0], Scalar)
     for index, names in enumerate(ways):
-        # A single way may be written without the outer list.
-        here: Path = (*path, "route", index)
+        here: Path = (*path, "route") if flat else (*path, "route", index)
         way = tuple(names)
         if not _is_way(way, net, graph, here, context):
             continue
@@ -62,31 +64,31 @@ def resolve_routes(
 
 def _is_way(way: Way, net: Net, graph: Graph, path: Path, context: Context) -> bool:
     """From host to host over links, through no other host, and nowhere twice?"""
-    for name in way:
-        if name not in net.nodes:
-            hint = close_to(name, net.nodes, "write the route node by node, from host to host")
-            context.error(path, f"unknown node {name!r} in the route", hint)
-            return False
+    whole = "write the route node by node, from host to host"
     if len(way) < 2:
-        context.error(path, "a route has two ends", "write the route node by node, from host to host")
+        context.error(path, "a route has two ends", whole)
         return False
-    for name in (way[0], way[-1]):
-        if net.nodes[name].kind != "host":
-            context.error(path, f"the route ends at the {net.nodes[name].kind} {name!r}", "begin and end it at hosts")
+    for position, name in enumerate(way):
+        here = (*path, position)
+        if name not in net.nodes:
+            context.error(here, f"unknown node {name!r} in the route", close_to(name, net.nodes, whole))
             return False
-    twice = next((name for name in way if way.count(name) > 1), None)
-    if twice is not None:
-        context.error(path, f"the route visits {twice!r} twice", "go through every node once")
+        kind, is_end = net.nodes[name].kind, position in (0, len(way) - 1)
+        if is_end and kind != "host":
+            context.error(here, f"the route ends at the {kind} {name!r}", "begin and end it at hosts")
+        elif name in way[:position]:
+            context.error(here, f"the route visits {name!r} twice", "go through every node once")
+        elif not is_end and kind == "host":
+            context.error(
+                here, f"the route passes through the host {name!r}", "hosts do not forward: go through switches"
+            )
+        elif position and name not in graph.neighbours[way[position - 1]]:
+            before = way[position - 1]
+            near = ", ".join(list(dict.fromkeys(graph.neighbours[before]))[:6])
+            context.error(here, f"no link from {before!r} to {name!r}", f"from {before} links lead to {near}")
+        else:
+            continue
         return False
-    host = next((name for name in way[1:-1] if net.nodes[name].kind == "host"), None)
-    if host is not None:
-        context.error(path, f"the route passes through the host {host!r}", "hosts do not forward: go through switches")
-        return False
-    for here, there in itertools.pairwise(way):
-        if there not in graph.neighbours[here]:
-            near = ", ".join(list(dict.fromkeys(graph.neighbours[here]))[:6])
-            context.error(path, f"no link from {here!r} to {there!r}", f"from {here} links lead to {near}")
-            return False
     return True
 
 

@@ -12,8 +12,13 @@ from timebound.scenario.shape_plane import DataPlane
 
 
 def _routes(value: Any) -> Any:
-    """One way is a list of nodes, several are a list of those."""
-    return [value] if isinstance(value, list) and value and not isinstance(value[0], list) else value
+    """One way is a list of nodes, several are a list of those; a node may be called by a number, as everywhere."""
+    if not isinstance(value, list):
+        return value
+    ways = [value] if value and not isinstance(value[0], list) else value
+    return [
+        [str(name) if type(name) is int else name for name in way] if isinstance(way, list) else way for way in ways
+    ]
 
 
 RoutesField = Annotated[list[list[str]], Short(_routes, {"type": "array", "items": {"type": "string"}})]
