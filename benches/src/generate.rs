@@ -1,6 +1,6 @@
 //! Random networks, to hold bounds against what can happen: 1 to 30 switches (mostly few) in trees, trees with extra links, rings and
 //! grids, the last two with explicit routes that close cycles; FIFO or strict priority with one to eight classes; jitter up to two periods, token
-//! buckets, several frames in a release, multicast; ranges of switching delay, bounded link jitter; 10 Mbit/s to 1 Gbit/s. The
+//! buckets, several frames in a release, multicast; ranges of switching and replication delay, bounded link jitter; 10 Mbit/s to 1 Gbit/s. The
 //! busiest port is loaded to between 10 and 99 per cent.
 
 use crate::draw::Draw;
@@ -117,7 +117,16 @@ fn nodes(draw: &mut Draw, plan: &Plan) -> Vec<NodeDecl> {
         } else {
             0
         };
-        node(format!("s{s}"), NodeKindDecl::Switch, least, least + range)
+        let copying = if draw.one_in(3) {
+            draw.between(0, 20_000)
+        } else {
+            0
+        };
+        NodeDecl {
+            replication_min_ns: copying / 2,
+            replication_max_ns: copying,
+            ..node(format!("s{s}"), NodeKindDecl::Switch, least, least + range)
+        }
     });
     let mut nodes: Vec<NodeDecl> = switches.collect();
     nodes.extend((0..plan.hosts.len()).map(|h| node(format!("h{h}"), NodeKindDecl::Host, 0, 0)));

@@ -12,6 +12,8 @@ pub fn node(name: String, kind: NodeKindDecl, switching_min_ns: u64, switching_m
         kind,
         switching_min_ns,
         switching_max_ns,
+        replication_min_ns: 0,
+        replication_max_ns: 0,
     }
 }
 

@@ -91,6 +91,8 @@ fn network(switches: usize, flows: usize, extra_links: usize) -> Network {
             kind,
             switching_min_ns: 0,
             switching_max_ns: most,
+            replication_min_ns: 0,
+            replication_max_ns: 0,
         };
         declaration
             .nodes

@@ -141,6 +141,8 @@ struct Place {
     flow: u32,
     /// Position in [`Layout::slot_of`].
     hop: u32,
+    /// Does the node of the port copy its frames?
+    copied: bool,
 }
 
 /// Where slots of a class at a port lie: by port, then by falling class where the port sorts by class.
@@ -199,6 +201,9 @@ impl Layout {
                         .map_or(NONE, |parent| stream.tree.hops[parent as usize].port.0),
                     flow: index,
                     hop: position,
+                    copied: hop
+                        .parent
+                        .is_some_and(|parent| stream.tree.hops[parent as usize].forks),
                 });
             }
         }
@@ -239,12 +244,14 @@ impl Layout {
         let port = &network.ports[first.key as usize / 8];
         let mut end = start;
         let (mut largest, mut least) = (0, u32::MAX);
+        let (mut any_copied, mut all_copied) = (false, true);
         while let Some(place) = places
             .get(end)
             .filter(|p| p.key == first.key && p.input == first.input)
         {
             let flow = &self.flows[place.flow as usize];
             (largest, least) = (largest.max(flow.largest.0), least.min(flow.bytes.0));
+            (any_copied, all_copied) = (any_copied | place.copied, all_copied & place.copied);
             self.slot_of[place.hop as usize] = end as u32;
             let slot = &mut self.slots[end];
             (slot.flow, slot.level) = (place.flow, self.levels.len() as u32);
@@ -256,7 +263,17 @@ impl Layout {
             let spread = input
                 .impairments
                 .greatest_jitter()
-                .saturating_add(node.switching_max.saturating_sub(node.switching_min));
+                .saturating_add(node.switching_max.saturating_sub(node.switching_min))
+                .saturating_add(if any_copied {
+                    node.replication_max
+                } else {
+                    Span::ZERO
+                })
+                .saturating_sub(if all_copied {
+                    node.replication_min
+                } else {
+                    Span::ZERO
+                });
             Line::new(
                 port.rate.transmission_time(WireBytes(largest)).0,
                 input.rate.transmission_time(WireBytes(least)).0,
@@ -331,15 +348,15 @@ impl Layout {
                     continue;
                 };
                 let link = &network.ports[stream.tree.hops[parent as usize].port.index()];
-                let node = &network.nodes[port.node.index()];
+                let (least, greatest) = network.switching(stream.tree.hops[parent as usize]);
                 let parent = self.slot_of[flow.first_hop + parent as usize];
                 let before = &self.slots[parent as usize];
                 let earliest = before
                     .earliest
                     .saturating_add(before.own)
                     .saturating_add(link.propagation.0)
-                    .saturating_add(node.switching_min.0);
-                let traversal = crossing(link).saturating_add(node.switching_max).0;
+                    .saturating_add(least.0);
+                let traversal = crossing(link).saturating_add(greatest).0;
                 let slot = &mut self.slots[slot];
                 (slot.parent, slot.earliest, slot.traversal) = (parent, earliest, traversal);
             }

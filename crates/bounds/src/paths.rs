@@ -4,7 +4,7 @@
 
 use crate::options::Options;
 use std::collections::BTreeMap;
-use timebound_model::{Arrival, Discipline, Network, PortId, Span, StreamId, WireBytes};
+use timebound_model::{Arrival, Discipline, Hop, Network, PortId, Span, StreamId, WireBytes};
 
 /// No place.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -149,7 +149,8 @@ impl Paths {
             let transmission = port.rate.transmission_time(bytes).0;
             let sorts = port.discipline != Discipline::Fifo;
             let parent = hop.parent.map_or(NONE, |parent| first_place + parent);
-            let (earliest, lag) = self.start(network, costs, parent, hop.port);
+            let before = hop.parent.map(|parent| stream.tree.hops[parent as usize]);
+            let (earliest, lag) = self.start(network, costs, parent, before);
             self.at[hop.port.index()].push(self.places.len() as u32);
             self.places.push(Place {
                 flow,
@@ -168,20 +169,20 @@ impl Paths {
     }
 
     /// Smin of a place at `port`, and its lag.
-    fn start(&self, network: &Network, costs: Costs, parent: u32, port: PortId) -> (u64, (u64, u64)) {
-        let Some(before) = self.places.get(parent as usize) else {
+    fn start(&self, network: &Network, costs: Costs, parent: u32, hop: Option<Hop>) -> (u64, (u64, u64)) {
+        let Some((before, hop)) = self.places.get(parent as usize).zip(hop) else {
             return (0, (0, 0));
         };
         let link = &network.ports[before.port.index()];
-        let node = &network.nodes[network.ports[port.index()].node.index()];
+        let (switching_min, switching_max) = network.switching(hop);
         let (served, lag) = match costs {
             Costs::Transmission => {
                 let jitter = link.impairments.greatest_jitter();
-                let least = link.propagation.saturating_add(node.switching_min);
+                let least = link.propagation.saturating_add(switching_min);
                 let greatest = link
                     .propagation
                     .saturating_add(jitter)
-                    .saturating_add(node.switching_max);
+                    .saturating_add(switching_max);
                 (before.transmission, (least.0, greatest.0))
             }
             Costs::Switching => {

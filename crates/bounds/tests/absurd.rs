@@ -106,6 +106,8 @@ fn declaration() -> impl Strategy<Value = Declaration> {
                     },
                     switching_min_ns: a.min(b),
                     switching_max_ns: a.max(b),
+                    replication_min_ns: 0,
+                    replication_max_ns: 0,
                 };
                 for (index, link) in links.iter_mut().enumerate().take(nodes - 1) {
                     let peer = if index % 2 == 0 {

@@ -75,7 +75,12 @@ pub(crate) struct PortState {
     pub(crate) jitter_range: u64,
     pub(crate) switching_least: u64,
     pub(crate) switching_range: u64,
+    /// Added to the switching delay of a stream that the peer copies.
+    pub(crate) replication_least: u64,
+    pub(crate) replication_range: u64,
     pub(crate) switching_draws: Draws,
+    /// When the last frame to be copied entered.
+    pub(crate) last_copied: u64,
     pub(crate) counters: PortCounters,
 }
 
@@ -86,6 +91,10 @@ impl PortState {
         // Hosts take frames as they come, and a segment hands them on without storing.
         let (least, greatest) = match peer.kind {
             NodeKind::Switch => (peer.switching_min.0, peer.switching_max.0),
+            NodeKind::Host | NodeKind::Segment => (0, 0),
+        };
+        let (copy_least, copy_greatest) = match peer.kind {
+            NodeKind::Switch => (peer.replication_min.0, peer.replication_max.0),
             NodeKind::Host | NodeKind::Segment => (0, 0),
         };
         let mut state = Self {
@@ -123,6 +132,9 @@ impl PortState {
             jitter_range: 0,
             switching_least: least,
             switching_range: greatest - least,
+            replication_least: copy_least,
+            replication_range: copy_greatest - copy_least,
+            last_copied: 0,
             switching_draws: wiring.switching_names[id.index()].draws(seed),
             counters: PortCounters::default(),
         };
@@ -167,7 +179,7 @@ impl PortState {
         }
         self.in_flight = List::EMPTY;
         self.overtaking.clear();
-        (self.last_arrival, self.last_entry) = (0, 0);
+        (self.last_arrival, self.last_entry, self.last_copied) = (0, 0, 0);
         self.counters = PortCounters::default();
         self.switching_draws = wiring.switching_names[id.index()].draws(seed);
         if let Some(rules) = &mut self.rules {

@@ -28,6 +28,8 @@ pub(crate) struct TreeHop {
     pub(crate) port: u32,
     /// Index into the stream's leaves, [`NO_LEAF`] where the tree goes on.
     pub(crate) leaf: u32,
+    /// Does the node behind it send copies?
+    pub(crate) forks: bool,
     /// Range in [`Wiring::children`].
     children: (u32, u32),
 }
@@ -87,6 +89,7 @@ impl Wiring {
             self.hops.push(TreeHop {
                 port: hop.port.0,
                 leaf: NO_LEAF,
+                forks: hop.forks,
                 children,
             });
         }

@@ -309,6 +309,8 @@ fn a_bridge_between_two_segments_stores_and_forwards() {
         kind: NodeKindDecl::Segment,
         switching_min_ns: 0,
         switching_max_ns: 0,
+        replication_min_ns: 0,
+        replication_max_ns: 0,
     };
     let way = direction(TICKS, 0);
     let network = network(

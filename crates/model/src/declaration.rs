@@ -46,6 +46,12 @@ pub struct NodeDecl {
     pub switching_min_ns: u64,
     #[serde(default)]
     pub switching_max_ns: u64,
+    /// What it adds for a stream whose frames it sends on over several ports, least and greatest (the rendezvous point of a
+    /// multicast group copies them).
+    #[serde(default)]
+    pub replication_min_ns: u64,
+    #[serde(default)]
+    pub replication_max_ns: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

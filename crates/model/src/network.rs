@@ -40,6 +40,9 @@ pub struct Node {
     /// Switching delay (SDmin, SDmax): from the last bit of a frame in, to the frame in the egress queue.
     pub switching_min: Span,
     pub switching_max: Span,
+    /// Added where a stream's tree branches here.
+    pub replication_min: Span,
+    pub replication_max: Span,
     /// Egress ports in order of declaration.
     pub ports: Vec<PortId>,
 }
@@ -228,6 +231,8 @@ pub struct Hop {
     pub port: PortId,
     /// Index of the hop that feeds this one; `None` at the source.
     pub parent: Option<u32>,
+    /// Does the node behind this hop send its frames on over several ports?
+    pub forks: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -270,6 +275,20 @@ impl Network {
     #[must_use]
     pub fn node(&self, name: &str) -> Option<NodeId> {
         self.nodes.iter().position(|n| n.name == name).map(NodeId::new)
+    }
+    /// Delay at the node behind `hop`, from the last bit in to the queues of its ports: least and greatest. Hosts take frames as they
+    /// come, and a segment hands them on without storing.
+    #[must_use]
+    pub fn switching(&self, hop: Hop) -> (Span, Span) {
+        let peer = &self.nodes[self.ports[hop.port.index()].peer.index()];
+        match (peer.kind, hop.forks) {
+            (NodeKind::Host | NodeKind::Segment, _) => (Span::ZERO, Span::ZERO),
+            (NodeKind::Switch, false) => (peer.switching_min, peer.switching_max),
+            (NodeKind::Switch, true) => (
+                peer.switching_min.saturating_add(peer.replication_min),
+                peer.switching_max.saturating_add(peer.replication_max),
+            ),
+        }
     }
     /// `a->b`, for messages.
     #[must_use]

@@ -13,6 +13,8 @@ fn node(name: &str, kind: NodeKindDecl) -> NodeDecl {
         kind,
         switching_min_ns: 0,
         switching_max_ns: 10_000,
+        replication_min_ns: 0,
+        replication_max_ns: 0,
     }
 }
 

@@ -20,6 +20,8 @@ fn node(name: String, kind: NodeKindDecl, switching: (u64, u64)) -> NodeDecl {
         kind,
         switching_min_ns: switching.0,
         switching_max_ns: switching.1,
+        replication_min_ns: 0,
+        replication_max_ns: 0,
     }
 }
 

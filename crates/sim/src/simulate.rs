@@ -169,6 +169,8 @@ mod tests {
             kind: NodeKindDecl::Host,
             switching_min_ns: 0,
             switching_max_ns: 0,
+            replication_min_ns: 0,
+            replication_max_ns: 0,
         };
         let direction = DirectionDecl {
             rate_bps: 100_000_000,

@@ -120,6 +120,8 @@ def _node(node: Node, scenario: Scenario) -> dict[str, Any]:
         entry["address"] = "dhcp"
     if node.kind == "switch":
         entry["delay"] = f"{format_time(node.switching_min_ns)}..{format_time(node.switching_max_ns)}"
+        if node.replication_max_ns:
+            entry["replication"] = f"{format_time(node.replication_min_ns)}..{format_time(node.replication_max_ns)}"
     if node.address is not None:
         entry["address"] = node.address
     if node.kind == "host":

@@ -75,6 +75,9 @@ class Node:
     kind: NodeKind
     switching_min_ns: int = 0
     switching_max_ns: int = 0
+    replication_min_ns: int = 0
+    """What a switch adds for a flow that it sends on over several ports, least and greatest."""
+    replication_max_ns: int = 0
     engine: Literal["fabric"] = "fabric"
     address: str | None = None
     """IPv4 address; `None`: the emulation plan assigns one."""
@@ -126,6 +129,8 @@ class Node:
             "kind": self.kind,
             "switching_min_ns": self.switching_min_ns,
             "switching_max_ns": self.switching_max_ns,
+            "replication_min_ns": self.replication_min_ns,
+            "replication_max_ns": self.replication_max_ns,
         }
 
 

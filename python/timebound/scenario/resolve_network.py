@@ -49,6 +49,7 @@ _LINK_FIELDS = {
 }
 _NODE_FIELDS = {
     "delay": "switching_min_ns",
+    "replication": "replication_min_ns",
     "mtu": "mtu",
     "address": "address",
     "run": "programs",

@@ -190,12 +190,15 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
     # The shape has renamed a bridge already; a gateway is a host that joins two subnets.
     kind = "switch" if node.kind == "bridge" else "host" if node.kind == "gateway" else node.kind
     delay = (node.delay or defaults.switch.delay or (0, 0)) if kind == "switch" else (0, 0)
+    copying = (node.replication or defaults.switch.replication or (0, 0)) if kind == "switch" else (0, 0)
     if kind != "host":
         return Node(
             name=name,
             kind=kind,
             switching_min_ns=delay[0],
             switching_max_ns=delay[1],
+            replication_min_ns=copying[0],
+            replication_max_ns=copying[1],
             latitude=node.latitude,
             longitude=node.longitude,
         )
@@ -243,10 +246,11 @@ def _check(definition: Definition, context: Context) -> None:
         context.error(
             definition.at(context, "run"), f"programs run on hosts, and {name!r} is a {node.kind}", "move it to a host"
         )
-    if node.delay is not None and node.kind != "switch":
-        context.error(
-            definition.at(context, "delay"), f"delay belongs to switches, and {name!r} is a {node.kind}", "remove it"
-        )
+    for key, value in (("delay", node.delay), ("replication", node.replication)):
+        if value is not None and node.kind not in ("switch", "bridge"):
+            context.error(
+                definition.at(context, key), f"{key} belongs to switches, and {name!r} is a {node.kind}", "remove it"
+            )
     if node.address == "dhcp" and node.kind == "gateway":
         message = "a gateway leases addresses and has none leased"
         context.error(definition.at(context, "address"), message, "remove address, or state it")

@@ -397,6 +397,11 @@ class SwitchDefaults(Shape):
     delay: TimeRange | None = Field(
         default=None, description="switching delay, least..greatest", examples=["10..20 us"]
     )
+    replication: TimeRange | None = Field(
+        default=None,
+        description="delay added where a flow branches (copying for several receivers, rendezvous point), least..greatest",
+        examples=["5..8 us"],
+    )
 
 
 def _without_bridge(kind: str) -> str:

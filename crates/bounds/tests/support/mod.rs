@@ -61,6 +61,8 @@ impl Builder {
             kind: NodeKindDecl::Host,
             switching_min_ns: 0,
             switching_max_ns: 0,
+            replication_min_ns: 0,
+            replication_max_ns: 0,
         };
         self.declaration.nodes.push(node);
         self
@@ -72,6 +74,8 @@ impl Builder {
             kind,
             switching_min_ns,
             switching_max_ns,
+            replication_min_ns: 0,
+            replication_max_ns: 0,
         });
         self
     }

@@ -22,6 +22,11 @@ pub fn builder(draws: &mut Draws) -> Builder {
     for index in 0..switches {
         let least = draws.below(4);
         builder = builder.switch(&format!("s{index}"), least, least + draws.below(6));
+        if draws.chance(30) {
+            let node = builder.declaration.nodes.last_mut().expect("just declared");
+            node.replication_min_ns = draws.below(8);
+            node.replication_max_ns = node.replication_min_ns + draws.below(8);
+        }
         for host in 0..2 {
             builder = builder.host(&format!("h{index}{host}"));
             builder = decorate(

@@ -69,8 +69,9 @@ struct Machine<'a> {
     /// In order of arrival.
     queues: Vec<Vec<Copy>>,
     sending: Vec<Option<Copy>>,
-    /// When the last frame from this port entered a queue behind it: switches keep the order of an input.
-    entered: Vec<u64>,
+    /// When the last frame from this port entered a queue behind it: switches keep the order of an input, among frames that
+    /// they copy and among those that they do not.
+    entered: Vec<[u64; 2]>,
     seen: Seen,
 }
 
@@ -83,7 +84,7 @@ pub fn simulate(run: &Run<'_>, traversal: &mut dyn FnMut(PortId, u64, u64) -> u6
         sequence: 0,
         queues: vec![Vec::new(); ports],
         sending: vec![None; ports],
-        entered: vec![0; ports],
+        entered: vec![[0; 2]; ports],
         seen: Seen::default(),
     };
     for (index, release) in run.releases.iter().enumerate() {
@@ -180,7 +181,6 @@ impl Machine<'_> {
         let release = self.run.releases[index];
         let tree = &self.run.network.streams[release.stream].tree;
         let link = &self.run.network.ports[port.index()];
-        let node = &self.run.network.nodes[link.peer.index()];
         let jitter = link.impairments.greatest_jitter().0;
         for (leaf, _) in tree.leaves.iter().enumerate().filter(|(_, leaf)| leaf.hop == hop) {
             let at = now + link.propagation.0 + traversal(port, 0, jitter);
@@ -198,9 +198,11 @@ impl Machine<'_> {
         if next.is_empty() {
             return;
         }
-        let added = traversal(port, node.switching_min.0, node.switching_max.0 + jitter);
-        let entered = (now + link.propagation.0 + added).max(self.entered[port.index()]);
-        self.entered[port.index()] = entered;
+        let kind = usize::from(tree.hops[hop as usize].forks);
+        let (least, greatest) = self.run.network.switching(tree.hops[hop as usize]);
+        let added = traversal(port, least.0, greatest.0 + jitter);
+        let entered = (now + link.propagation.0 + added).max(self.entered[port.index()][kind]);
+        self.entered[port.index()][kind] = entered;
         for hop in next {
             let port = tree.hops[hop as usize].port;
             self.arrive(

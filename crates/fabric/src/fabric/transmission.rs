@@ -144,6 +144,7 @@ impl Fabric {
 
     /// Under way for `delay`, then (at a switch) for the switching delay. Unless the link reorders, a frame neither arrives
     /// nor is switched before its predecessor on the link. (Both waits are one event, which halves the event queue's work.)
+    /// Frames that the switch copies take longer; only such frames wait for their predecessors.
     #[inline]
     pub(super) fn fly<S: Sink>(&mut self, now: u64, port: u32, index: u32, delay: u64, sink: &mut S) {
         let sequence = self.next_sequence();
@@ -153,9 +154,22 @@ impl Fabric {
                 0 => 0,
                 range => self.chosen(port, self.slab.get(index).frame.stream, range),
             };
+        let copying = self.copying(port, index);
         let state = &mut self.ports[port as usize];
         let entry = self.slab.get_mut(index);
         entry.sequence = sequence;
+        if let Some(copying) = copying.filter(|_| !state.reorders) {
+            state.last_arrival = state.last_arrival.max(now + delay);
+            state.last_copied = state.last_copied.max(state.last_arrival + extra + copying);
+            entry.time = state.last_copied;
+            if state.cut {
+                return self.leave_part(now, port, index, sink);
+            }
+            state.overtaking.push(Reverse((entry.time, sequence, index)));
+            self.events.push(entry.time, sequence, Event::Overtaking(port));
+            return;
+        }
+        let extra = extra + copying.unwrap_or(0);
         if state.reorders {
             entry.time = now + delay + extra;
             // Should the link keep order again, it keeps it to these as well.
@@ -176,6 +190,25 @@ impl Fabric {
         if state.in_flight.push(&mut self.slab, index) {
             self.events.push(state.last_entry, sequence, Event::Arrival(port));
         }
+    }
+
+    /// What the switch behind `port` takes to copy the frame; `None` where it does not, or that takes no time.
+    #[inline]
+    fn copying(&mut self, port: u32, index: u32) -> Option<u64> {
+        let state = &self.ports[port as usize];
+        let (least, range) = (state.replication_least, state.replication_range);
+        if least + range == 0 {
+            return None;
+        }
+        let entry = self.slab.get(index);
+        let (position, stream) = (entry.position, entry.frame.stream);
+        if !self.wiring.leads(position, PortId(port)) || !self.wiring.hop(position).forks {
+            return None;
+        }
+        Some(match range {
+            0 => least,
+            range => least + self.chosen(port, stream, range),
+        })
     }
 
     /// A delay from `0..=range` for a frame that `port` has sent.

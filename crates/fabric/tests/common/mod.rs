@@ -16,6 +16,8 @@ pub(crate) fn host(name: &str) -> NodeDecl {
         kind: NodeKindDecl::Host,
         switching_min_ns: 0,
         switching_max_ns: 0,
+        replication_min_ns: 0,
+        replication_max_ns: 0,
     }
 }
 
@@ -25,6 +27,8 @@ pub(crate) fn switch(name: &str, least: u64, greatest: u64) -> NodeDecl {
         kind: NodeKindDecl::Switch,
         switching_min_ns: least,
         switching_max_ns: greatest,
+        replication_min_ns: 0,
+        replication_max_ns: 0,
     }
 }
 

@@ -140,6 +140,8 @@ pub(crate) fn network(draws: &mut Draws, impaired: bool) -> Arc<Network> {
                 kind: NodeKindDecl::Segment,
                 switching_min_ns,
                 switching_max_ns,
+                replication_min_ns: 0,
+                replication_max_ns: 0,
             });
             join(draws, &anchor, &segment, true);
             anchor = segment;

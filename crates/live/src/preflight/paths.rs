@@ -77,7 +77,8 @@ impl Route {
             let node = &network.nodes[port.node.index()];
             if index > 0 {
                 least += node.switching_min.0;
-                greatest += node.switching_max.0;
+                // The stream may be one that is copied here.
+                greatest += node.switching_max.0 + node.replication_max.0;
             }
             let (fastest, slowest) = match (node.kind, &port.trace) {
                 (NodeKind::Segment, _) => (0, 0),

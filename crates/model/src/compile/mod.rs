@@ -159,6 +159,15 @@ fn compile_nodes<'a>(declaration: &'a Declaration, check: &mut Checker) -> (Vec<
                 "write the range as least..greatest",
             );
         }
+        let replication_min = check.time(&format!("{path}.replication_min_ns"), node.replication_min_ns);
+        let replication_max = check.time(&format!("{path}.replication_max_ns"), node.replication_max_ns);
+        if replication_min > replication_max {
+            check.error(
+                format!("{path}.replication_min_ns"),
+                "the least replication delay exceeds the greatest",
+                "write the range as least..greatest",
+            );
+        }
         nodes.push(Node {
             name: node.name.clone(),
             kind: match node.kind {
@@ -168,6 +177,8 @@ fn compile_nodes<'a>(declaration: &'a Declaration, check: &mut Checker) -> (Vec<
             },
             switching_min,
             switching_max,
+            replication_min,
+            replication_max,
             ports: Vec::new(),
         });
     }

@@ -65,7 +65,11 @@ pub(super) fn compile_tree(
         let mut parent = None;
         for port in ports {
             let hop = *by_port.entry(port).or_insert_with(|| {
-                tree.hops.push(Hop { port, parent });
+                tree.hops.push(Hop {
+                    port,
+                    parent,
+                    forks: false,
+                });
                 u32::try_from(tree.hops.len() - 1).unwrap_or(u32::MAX)
             });
             if tree.hops[hop as usize].parent != parent {
@@ -84,7 +88,18 @@ pub(super) fn compile_tree(
             });
         }
     }
+    mark_forks(&mut tree);
     tree
+}
+
+fn mark_forks(tree: &mut Tree) {
+    let mut fed = vec![0u32; tree.hops.len()];
+    for parent in tree.hops.iter().filter_map(|hop| hop.parent) {
+        fed[parent as usize] += 1;
+    }
+    for (hop, fed) in tree.hops.iter_mut().zip(fed) {
+        hop.forks = fed > 1;
+    }
 }
 
 fn explicit_route(

@@ -82,7 +82,11 @@ impl Cutout {
     pub(super) fn add_local(&mut self, port: PortId, class: Class) -> StreamId {
         let node = self.network.ports[port.index()].node;
         let tree = Tree {
-            hops: vec![Hop { port, parent: None }],
+            hops: vec![Hop {
+                port,
+                parent: None,
+                forks: false,
+            }],
             leaves: Vec::new(),
         };
         self.network.streams.push(Stream {
@@ -187,6 +191,7 @@ impl Cutout {
             Some(Hop {
                 port: self.port(old.port)?,
                 parent: old.parent.map(place),
+                forks: old.forks,
             })
         });
         let leaves = leaf.map(|leaf| {

@@ -154,7 +154,7 @@ impl<'a> Survey<'a> {
     pub(super) fn crossing(&self, port: &Port) -> u64 {
         let peer = &self.network.nodes[port.peer.index()];
         let switching = match peer.kind {
-            NodeKind::Switch => peer.switching_max.0,
+            NodeKind::Switch => peer.switching_max.0.saturating_add(peer.replication_max.0),
             NodeKind::Host | NodeKind::Segment => 0,
         };
         port.propagation
