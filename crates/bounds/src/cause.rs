@@ -136,6 +136,15 @@ pub(crate) fn undeclared(network: &Network, port: PortId, stream: StreamId) -> C
     Cause::new(Kind::NoFiniteBound, port, text)
 }
 
+/// Why there is no bound behind `port`: its number does not fit.
+pub(crate) fn endless(network: &Network, port: PortId) -> Cause {
+    let text = format!(
+        "delays behind port {} exceed what can be counted in nanoseconds",
+        network.port_name(port)
+    );
+    Cause::new(Kind::NoFiniteBound, port, text)
+}
+
 /// Why a level has no bound: it and what is above it need the whole port or more.
 pub(crate) fn overloaded(network: &Network, level: &Level, load: Utilisation) -> Cause {
     let scope = if level.is_lowest {

@@ -127,6 +127,10 @@ impl<P: std::ops::Deref<Target = PortWork>> Report<'_, P> {
             .collect();
         let crossed = crossing(&pass.network.ports[port_at(leaf.hop).index()]);
         let latest = Span(pass.settled.departure(last_slot(slowest))).saturating_add(crossed);
+        // A sum that was cut would be no bound. No declared network comes near.
+        if latest == Span::MAX {
+            return cause::endless(pass.network, port_at(leaf.hop)).outcome();
+        }
         let from_actual = latest.saturating_sub(Span(slowest.jitter));
         // A token bucket has no nominal releases.
         let from_nominal = if slowest.envelope.is_some() {

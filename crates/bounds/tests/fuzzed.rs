@@ -49,6 +49,22 @@ fn values_beyond_every_declaration_do_not_overflow() {
     assert!(networks > 100, "{networks}");
 }
 
+#[test]
+fn a_sum_that_does_not_fit_is_no_bound() {
+    let mut network = Builder::new(1_000_000_000, 0)
+        .host("a")
+        .host("b")
+        .link("a", "b")
+        .stream("f", 1, ("a", &["b"]), (1_000_000, 0, &[84]))
+        .network();
+    network.ports[0].propagation = timebound_model::Span(u64::MAX - 100);
+    let analysis = analyse(&network, &Options::default());
+    let Outcome::NoFiniteBound { reason, .. } = &analysis.streams[0].leaves[0].outcome else {
+        panic!("{analysis:?}");
+    };
+    assert!(reason.contains("a->b"), "{reason}");
+}
+
 /// Thousands of streams, each with a period of a nanosecond: hopeless, and said so at once.
 #[test]
 fn thousands_of_streams_of_one_nanosecond_are_refused() {
