@@ -9,10 +9,10 @@ use timebound_model::declaration::{
 use timebound_model::{Arrival, Network, Rate, Span, StreamId, WireBytes, compile};
 
 /// A reader that answers zero where the bytes end.
-pub struct Bytes<'a>(pub &'a [u8]);
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl Bytes<'_> {
-    pub fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -75,7 +75,7 @@ impl Bytes<'_> {
 }
 
 /// Hosts and switches on a chain with more links across it, and streams between any of them.
-pub fn declaration(bytes: &mut Bytes<'_>) -> Declaration {
+pub(crate) fn declaration(bytes: &mut Bytes<'_>) -> Declaration {
     let nodes = 2 + bytes.below(9);
     let kind = |bytes: &mut Bytes<'_>, index: usize| match bytes.byte() % 64 {
         0 => NodeKindDecl::Segment,
@@ -199,7 +199,7 @@ fn stream(bytes: &mut Bytes<'_>, index: usize, nodes: usize) -> StreamDecl {
 }
 
 /// What compiles of it: what does not fit is taken out, stream by stream.
-pub fn network(mut declaration: Declaration) -> Option<Network> {
+pub(crate) fn network(mut declaration: Declaration) -> Option<Network> {
     let streams = std::mem::take(&mut declaration.streams);
     compile(&declaration).ok()?;
     for stream in streams {
@@ -212,7 +212,7 @@ pub fn network(mut declaration: Declaration) -> Option<Network> {
 }
 
 /// Values that no declaration can have: the analyses take any `Network`, whoever made it.
-pub fn distort(network: &mut Network, bytes: &mut Bytes<'_>) {
+pub(crate) fn distort(network: &mut Network, bytes: &mut Bytes<'_>) {
     for port in &mut network.ports {
         match bytes.byte() % 10 {
             0 => port.rate = Rate(1),
@@ -249,7 +249,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Panics
 /// If something does not hold.
-pub fn examine(network: &Network, bytes: &mut Bytes<'_>) -> usize {
+pub(crate) fn examine(network: &Network, bytes: &mut Bytes<'_>) -> usize {
     let started = Instant::now();
     let jitter_override = if bytes.one_in(3) {
         (0..network.streams.len())
@@ -260,7 +260,7 @@ pub fn examine(network: &Network, bytes: &mut Bytes<'_>) -> usize {
     };
     let options = |method| Options {
         method,
-        assume_best_effort: bytes.0.len() % 4 > 0,
+        assume_best_effort: !bytes.0.len().is_multiple_of(4),
         jitter_override: Clone::clone(&jitter_override),
         threads: 1 + bytes.0.len() % 2,
     };
