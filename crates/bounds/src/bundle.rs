@@ -61,7 +61,7 @@ pub(crate) struct Bundle<'a> {
 }
 
 impl<'a> Bundle<'a> {
-    #[cfg(test)]
+    /// Demands that no link holds back.
     pub(crate) fn plain(demands: &'a [Demand]) -> Self {
         let sums = Sums::of(demands);
         Self {
@@ -89,7 +89,6 @@ impl Sums {
         self.at_once = self.at_once.saturating_add(demand.at_once());
         self.first_step = self.first_step.min(demand.first_step());
     }
-    #[cfg(test)]
     pub(crate) fn of(demands: &[Demand]) -> Self {
         let mut sums = Self::NONE;
         demands.iter().for_each(|demand| sums.add(demand));

@@ -18,6 +18,7 @@ pub mod published;
 mod report;
 mod result;
 mod safety;
+mod server;
 mod service;
 mod settled;
 mod trajectory;
@@ -32,6 +33,7 @@ pub use result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
 };
 pub use safety::{Labelled, Safety};
+pub use server::{Job, Service, server};
 pub use trajectory::trajectory;
 
 use layout::Layout;

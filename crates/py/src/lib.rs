@@ -5,6 +5,7 @@ mod explain;
 mod network;
 mod options;
 mod processes;
+mod server;
 
 use pyo3::prelude::*;
 
@@ -14,4 +15,6 @@ mod _core {
     use crate::network::Network;
     #[pymodule_export]
     use crate::processes::{broker, doctor, node_transitions, sandbox, sweep, timers};
+    #[pymodule_export]
+    use crate::server::server;
 }

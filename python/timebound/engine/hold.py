@@ -15,6 +15,7 @@ from timebound.engine.control import ControlError
 from timebound.engine.core import Network
 from timebound.engine.emulate import emulation_plan, event_lines, sandbox_process, stop_process
 from timebound.engine.predict import Prediction
+from timebound.engine.servers import Servers
 from timebound.scenario.model import Scenario
 from timebound.stacks import Plan
 
@@ -94,7 +95,7 @@ def hold(
     )
     programs.resolve(bare)
     network = Network(bare, bare.declaration())
-    prediction = Prediction(bare, network, {}, {}, [], 0, network)
+    prediction = Prediction(bare, network, {}, {}, [], 0, network, Servers(bare))
     for name, text in bare.files.items():
         (folder / name).write_text(text, encoding="utf-8")
     content = emulation_plan(prediction, folder, record_ingress=False, rootless=rootless)

@@ -236,6 +236,7 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
         "network_ns",
         "broker_ns",
         "host_ns",
+        "stages_ns",
         pl.col("copies").fill_null(0).cast(pl.UInt32),
         pl.col("overtaken").fill_null(False),
     ).sort("flow", "receiver", "sequence")
@@ -308,6 +309,7 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
         .group_by("stream", "receiver", "flow", "sequence", maintain_order=True)
         .agg(
             pl.col("ingress_ns").min().alias("began_ns"),
+            pl.col("ingress_ns").max().alias("ended_ns"),
             # The frame that completes the message. What a sender waits between two segments of it (for a window to open)
             # is the host's time, not the network's.
             (pl.col("delivered_ns") - pl.col("ingress_ns")).last().alias("crossing_ns"),
@@ -319,9 +321,9 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
         .group_by("name", "to", "sequence", maintain_order=True)
         .agg(
             pl.col("crossing_ns").sum().alias("network_ns"),
-            (pl.col("began_ns").last() - pl.col("delivered_ns").first() - pl.col("lateness_ns").first()).alias(
-                "between"
-            ),
+            # One time for each broker: from the last frame in to the first frame out, and to the last frame out.
+            _between("began_ns").sum().alias("between"),
+            _between("ended_ns").alias("stages_ns"),
             pl.len().alias("parts"),
         )
         .join(counts, on=["name", "to"], how="left")
@@ -333,4 +335,12 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
         "sequence",
         "network_ns",
         pl.when(pl.col("parts") > 1).then(pl.col("between")).otherwise(0).alias("broker_ns"),
+        "stages_ns",
     )
+
+
+def _between(out: str) -> pl.Expr:
+    """From the last frame of a message on one segment to the time `out` of its frames on the next, for all segments but the last."""
+    import polars as pl
+
+    return (pl.col(out).shift(-1) - pl.col("delivered_ns") - pl.col("lateness_ns")).head(pl.len() - 1)

@@ -2,7 +2,11 @@
 
 A broker forwards when a PUBLISH arrives, so the jitter at its port depends on the bound of the way to it. Starting from
 the declared jitters, all streams that follow others are given the jitter with which those arrive, until nothing
-changes: the least fixed point. A stream that follows one without a finite bound promises nothing any more.
+changes: the least fixed point. A stream that follows one without a finite bound promises nothing any more. What a broker with
+known service times sends takes its response time as well, which in turn depends on when all packets reach it: `servers`.
+
+Every step is monotone and starts from below, so what is reached is the least fixed point. How many analyses that takes grows with the
+length of the chains of answers, not with the number of flows; beyond `MOST_ROUNDS` what still changes has no bound.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from timebound.engine.core import Network
+from timebound.engine.servers import Servers
 from timebound.stacks import Plan, Segment, Stream
 
 MOST_ROUNDS = 200
@@ -45,6 +50,8 @@ class Prediction:
     rounds: int
     steady: Network
     """What the bounds are worked out on; differs from `network` where conditions change during the run."""
+    servers: Servers
+    """The brokers whose service times are known, with their response times."""
 
     def observed(self, jitter_ns: dict[str, int]) -> dict[tuple[str, str], Outcome]:
         """Bounds for the jitters that were observed at the first ports, where these exceed the declared ones."""
@@ -82,44 +89,71 @@ def predict(plan: Plan) -> Prediction:
         ScenarioError: the network does not compile.
     """
     streams = {stream.name: stream for stream in plan.streams}
-    causes = _Causes()
+    servers, causes = Servers(plan), _Causes()
     rounds = 0
     while True:
         network = Network(plan, _steady(plan, _declaration(plan, streams)))
         jitters = {name: stream.jitter_ns for name, stream in streams.items() if stream.follows is not None}
-        broken: set[str] = set()
-        while True:
+        broken: dict[str, Outcome] = {}
+        while not broken:
             rounds += 1
-            analysis = network.bounds(jitters)
-            outcomes = _outcomes(analysis, streams)
+            outcomes = _outcomes(network.bounds(jitters), streams)
             causes.note(outcomes)
-            changed = False
-            for name in jitters:
-                follows = streams[name].follows
-                assert follows is not None
-                before = outcomes[follows.stream, follows.destination]
-                if before.nominal_ns is None or before.best_ns is None or rounds > MOST_ROUNDS:
-                    broken.add(name)
-                    causes.broken[name] = causes.of((follows.stream, follows.destination), before)
-                    continue
-                jitter = before.nominal_ns - before.best_ns + follows.extra_ns
-                if jitter > jitters[name]:
-                    jitters[name] = jitter
-                    changed = True
-            if broken or not changed:
+            slower = servers.update(outcomes)
+            if rounds > MOST_ROUNDS:
+                for broker in slower:
+                    servers.fail(broker, f"response times of broker {broker} {_UNSETTLED}")
+            arrivals = {name: _arrival(plan, servers, streams[name], outcomes) for name in jitters}
+            later = {
+                name: jitter for name, jitter in arrivals.items() if isinstance(jitter, int) and jitter > jitters[name]
+            }
+            broken = {name: jitter for name, jitter in arrivals.items() if isinstance(jitter, Outcome)}
+            if rounds > MOST_ROUNDS:
+                # Any fixed point is safe, so those that settle keep their bounds.
+                broken |= {
+                    name: Outcome("no-finite-bound", reason=f"arrivals of {name} {_UNSETTLED}") for name in later
+                }
+            if not later and not slower:
                 break
+            jitters |= later
         for name, jitter in jitters.items():
             streams[name] = replace(streams[name], jitter_ns=jitter)
         if not broken:
             break
-        for name in broken:
+        for name, outcome in broken.items():
+            follows = streams[name].follows
+            assert follows is not None
+            key = (follows.stream or name, follows.destination)
+            causes.broken[name] = causes.of(key, outcome) if follows.through is None else outcome
             streams[name] = _unbounded(streams[name])
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     steady = network if plan.scenario.events else None
     network = Network(plan, _declaration(plan, streams))
     analysis = (steady or network).bounds({})
     found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in _outcomes(analysis, streams).items()}
-    return Prediction(plan, network, streams, found, analysis["ports"], rounds, steady or network)
+    return Prediction(plan, network, streams, found, analysis["ports"], rounds, steady or network, servers)
+
+
+_UNSETTLED = f"did not settle within {MOST_ROUNDS} rounds of the analysis"
+
+
+def _arrival(plan: Plan, servers: Servers, stream: Stream, outcomes: dict[tuple[str, str], Outcome]) -> int | Outcome:
+    """The jitter with which a stream that follows another leaves its host, or why there is no bound of it."""
+    follows = stream.follows
+    assert follows is not None
+    if follows.through is not None:
+        packet = plan.packets[follows.through]
+        jitter, response = servers.jitter(packet, outcomes), servers.responses[packet.broker]
+        if jitter is None or response.span_ns is None:
+            return Outcome(
+                "no-finite-bound", reason=response.reason or f"packets reach broker {packet.broker} without bound"
+            )
+        return jitter + response.span_ns + follows.held_ns
+    assert follows.stream is not None
+    before = outcomes[follows.stream, follows.destination]
+    if before.nominal_ns is None or before.best_ns is None:
+        return before
+    return before.nominal_ns - before.best_ns + follows.extra_ns
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from timebound.engine import figures, tables
+from timebound.engine import figures, stages, tables
 from timebound.engine.figures import micros
 from timebound.engine.predict import Outcome, Prediction
 from timebound.scenario.draw import layout
@@ -43,7 +43,9 @@ def summarise(results: Results) -> dict[str, Any]:
         else {name: found.jitter_ns for name, found in measured.arrivals.items() if found.jitter_ns is not None}
     )
     observed = prediction.observed(seen) if measured is not None else {}
+    responses = prediction.servers.responses_for(observed) if observed else {}
     violations: list[dict[str, Any]] = []
+    assumptions: list[dict[str, Any]] = []
     paths = prediction.network.paths()
     shortages = tables.shortages(prediction)
     messages = {} if measured is None else _by_pair(measured.messages)
@@ -51,7 +53,11 @@ def summarise(results: Results) -> dict[str, Any]:
     for flow in scenario.flows:
         for receiver in flow.receivers:
             entry = _Entry(results, flow, receiver, observed, paths, shortages, violations)
-            flows.append(entry.build(messages.get((flow.name, receiver))))
+            here = messages.get((flow.name, receiver))
+            flows.append(entry.build(here))
+            stage = stages.Stages(results, flow, receiver, observed, responses)
+            flows[-1]["end_to_end_us"] = stage.build(here, assumptions)
+            flows[-1]["verdict"] = entry.verdict(flows[-1])
     series: dict[str, Any] = {"time_s": [], "flows": {}, "links": {}, "events": _events(scenario, measured)}
     if measured is not None:
         series.update(figures.flow_series(measured, scenario.run.duration_ns))
@@ -97,6 +103,8 @@ def summarise(results: Results) -> dict[str, Any]:
         "orders": [] if measured is None else measured.live.get("lifecycle", []),
         "verdict": overall(flows, precision, violations),
         "violations": violations,
+        "brokers": stages.brokers(prediction),
+        "assumptions": assumptions,
     }
 
 
@@ -165,7 +173,6 @@ class _Entry:
         }
         entry["risk"] = self._risk(segments)
         entry["distribution"] = self._distribution(messages)
-        entry["verdict"] = self._verdict(entry)
         return entry
 
     def _segment(self, segment: Any, messages: pl.DataFrame | None) -> dict[str, Any]:
@@ -275,7 +282,7 @@ class _Entry:
             "simulated_us": simulated,
         }
 
-    def _verdict(self, entry: dict[str, Any]) -> str:
+    def verdict(self, entry: dict[str, Any]) -> str:
         kinds = {
             self.results.prediction.segment(s).kind
             for s in self.results.prediction.plan.segments[self.flow.name, self.receiver]
@@ -284,14 +291,16 @@ class _Entry:
             return "violated"
         deadline = entry["deadline_us"]
         lost = (entry["lost"] or 0) > 0 and (deadline is not None or self.flow.qos > 0)
-        bound = entry["bound_us"]["bound"]
-        too_long = deadline is not None and bound is not None and bound + entry["jitter_us"] > deadline
+        whole = entry["end_to_end_us"]["bound"]
+        too_long = deadline is not None and whole is not None and whole > deadline
         if (entry["late"] or 0) > 0 or lost or too_long or entry["risk"] is not None:
             return "missed"
         if "no-finite-bound" in kinds:
             return "unbounded"
         if "unsupported" in kinds:
             return "unsupported"
+        if entry["end_to_end_us"]["bound"] is None:
+            return "unbounded"
         if self.results.measured is not None and entry["received"] is None and not self._is_seen(entry):
             return "unmeasured"
         return "met"

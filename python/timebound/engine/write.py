@@ -61,7 +61,7 @@ def _measured(results: Results, folder: Path) -> None:
 
     measured = results.measured
     assert measured is not None
-    measured.messages.drop("copies", "overtaken").write_parquet(folder / "messages.parquet")
+    measured.messages.drop("copies", "overtaken", "stages_ns").write_parquet(folder / "messages.parquet")
     frames = measured.frames.select(
         pl.col("name").alias("stream"),
         "receiver",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from timebound.scenario.emit_broker import broker, way
 from timebound.scenario.emit_hardware import hardware, machines
 from timebound.scenario.model import (
     Background,
@@ -281,7 +282,7 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
     if flow.content is not None:
         entry["content"] = flow.content
     if len(flow.services) == 1:
-        entry["broker"] = flow.services[0].broker
+        entry |= way(flow.services[0])
     if flow.routes:
         entry["route"] = [list(route) for route in flow.routes]
     return entry
@@ -290,10 +291,9 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
 def _stack(stack: Stack) -> dict[str, Any]:
     if not isinstance(stack, MqttStack):
         return {"udp": {"multicast": stack.multicast}}
-    brokers = [{"node": broker.node, "program": broker.program, "port": broker.port} for broker in stack.brokers]
     return {
         "mqtt": {
-            "broker": brokers,
+            "broker": [broker(item) for item in stack.brokers],
             "version": stack.version,
             "clients": stack.clients,
             "connections": stack.connections,

@@ -58,6 +58,7 @@ class Quantity:
 
 
 Time = Annotated[int, Quantity(units.TIME)]
+Cost = Annotated[int, Quantity(units.COST)]
 Duration = Annotated[int, Quantity(units.TIME, least=1_000_000)]
 Memory = Annotated[int, Quantity(units.SIZE, least=4 * 2**20)]
 TimeRange = Annotated[tuple[int, int], Quantity(units.TIME, ranged=True)]

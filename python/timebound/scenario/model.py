@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.model_hardware import Computer, Interface, Machine
 from timebound.scenario.problems import Place, Problem
 from timebound.scenario.traces import Trace
@@ -308,6 +309,8 @@ class Service:
 
     broker: str
     receivers: tuple[str, ...]
+    via: tuple[str, ...] = ()
+    """Brokers that the messages pass before, in order: the publisher connects to the first, each bridges to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,6 +371,8 @@ class Broker:
     node: str
     program: Literal["embedded", "mosquitto"] = "embedded"
     port: int = 1883
+    service: BrokerService | None = None
+    """How long it takes over messages; `None`: nothing is known, and end-to-end figures leave it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

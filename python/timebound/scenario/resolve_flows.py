@@ -11,6 +11,7 @@ from timebound.scenario.context import Context, close_to
 from timebound.scenario.graph import Graph
 from timebound.scenario.model import Broker, Flow, MqttStack, Service, Stack, UdpStack
 from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
+from timebound.scenario.resolve_broker import check_via, resolve_service
 from timebound.scenario.resolve_network import Net
 from timebound.scenario.resolve_routes import resolve_routes
 from timebound.scenario.tree import Path
@@ -38,6 +39,7 @@ _FIELDS = {
     "offset": "offset_ns",
     "trace": "trace_ns",
     "broker": "services",
+    "via": "services",
     "start": "start_ns",
     "join": "start_ns",
     "content": "content",
@@ -78,7 +80,8 @@ def resolve_stack(stack: shape.Stack, net: Net, context: Context) -> Stack:
             if any(other.node == name for other in brokers):
                 context.error(path, f"two brokers on {name!r}", "name every host once")
             else:
-                brokers.append(Broker(node=name, program=broker.program, port=broker.port))
+                service = resolve_service(broker, path[:-1], context)
+                brokers.append(Broker(node=name, program=broker.program, port=broker.port, service=service))
     return MqttStack(
         brokers=tuple(brokers),
         version=stack.mqtt.version,
@@ -192,6 +195,8 @@ class FlowResolver:
                 else:
                     self.reach(source, receiver, (*path, "to"))
             return ()
+        if flow.via is not None:
+            return self.over_bridges(check_via(flow, self.stack, path, self.context), path, source, receivers)
         served: dict[str, list[str]] = {}
         for receiver in receivers:
             broker = flow.broker or self.nearest(receiver)
@@ -210,6 +215,16 @@ class FlowResolver:
                 self.reach(broker, receiver, (*path, "to"))
         order = [broker for broker in known if broker in served]
         return tuple(Service(broker=broker, receivers=tuple(served[broker])) for broker in order)
+
+    def over_bridges(self, via: list[str] | None, path: Path, source: str, receivers: list[str]) -> tuple[Service, ...]:
+        """One way over several brokers, of which the last serves all receivers."""
+        if via is None:
+            return ()
+        for number, (before, after) in enumerate(zip([source, *via], via, strict=False)):
+            self.reach(before, after, (*path, "via", number))
+        for receiver in receivers:
+            self.reach(via[-1], receiver, (*path, "to"))
+        return (Service(broker=via[-1], receivers=tuple(receivers), via=tuple(via[:-1])),)
 
     def nearest(self, receiver: str) -> str | None:
         reachable = [(hops[receiver], index) for index, (_, hops) in enumerate(self.hops) if receiver in hops]

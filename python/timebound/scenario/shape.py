@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from timebound.scenario.fields import Duration, NodeNames, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
+from timebound.scenario.shape_broker import BrokerTimes
 from timebound.scenario.shape_network import DisconnectionsField, JitterField, LossField, Network, Profile
 from timebound.scenario.shape_plane import DataPlane
 
@@ -59,6 +60,13 @@ class Flow(Shape):
     broker: str | None = Field(
         default=None, description="the broker that serves all receivers; default: the nearest of each", examples=["h5"]
     )
+    via: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="brokers on the way, in order: the publisher connects to the first, each forwards to the next over a bridge "
+        "(a connection of its own for every flow), the receivers connect to the last",
+        examples=[["b1", "b2"]],
+    )
     start: Time = Field(
         default=0,
         description="its clients connect at that time of the run (warm-up included) and publish from then; 0: before it",
@@ -99,6 +107,16 @@ class Broker(Shape):
         examples=["mosquitto"],
     )
     port: int = Field(default=1883, ge=1, le=65535, description="TCP port", examples=[1883])
+    profile: str | None = Field(
+        default=None,
+        description="its own time as `timebound profile-broker` measured it: a file, relative to this one (docs/broker.md)",
+        examples=["mosquitto.json"],
+    )
+    service: BrokerTimes | None = Field(
+        default=None,
+        description="its own time, declared by hand; without it and without a profile end-to-end figures leave it out",
+        examples=[{"latency": "200 us", "per-message": "20 us", "per-copy": "10 us"}],
+    )
 
 
 def _broker(value: Any) -> Any:

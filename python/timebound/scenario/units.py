@@ -79,6 +79,14 @@ TIME = Kind(
     LONGEST_NS,
     "15 ms",
 )
+COST = Kind(
+    "time",
+    {"ps": Fraction(1), "ns": Fraction(10**3), "us": Fraction(10**6)},
+    0,
+    10**12,
+    "0.5 ns",
+)
+"""Time per byte, in picoseconds: whole nanoseconds would be too coarse."""
 RATE = Kind(
     "rate",
     _scaled(1, _DECIMAL, {"bit/s": 1, "B/s": 8}) | _scaled(1, _BINARY, {"B/s": 8}),

@@ -13,6 +13,7 @@ from typing import Literal
 from timebound.scenario.model import Broker, Flow, MqttStack
 from timebound.stacks import release
 from timebound.stacks.plan import Marker, Plan, PlanError, Segment, Stream
+from timebound.stacks.stages import Crossing, Stage, Working
 from timebound.stacks.wire import (
     TCP_ACK_WIRE,
     TCP_HANDSHAKE_WIRE,
@@ -64,10 +65,15 @@ def lay(plan: Plan, stack: MqttStack, topics: dict[str, str], add: Add) -> None:
                 target = clients.setdefault((receiver, broker.node), _Client(receiver, broker))
                 target.receives.append((index, flow, leg))
                 segments = plan.segments.setdefault((flow.name, receiver), [])
+                way = plan.ways.setdefault((flow.name, receiver), [])
                 if flow.source != broker.node:
                     segments.append(Segment("publish", f"{source.name}/up", flow.source, broker.node))
+                    way.append(Stage("network", "publish", (Crossing(f"{source.name}/up", broker.node),)))
+                # What shares a connection has no bounds, so there is no arrival curve for the broker's server.
+                way.append(Stage("broker", broker.node, (Working(broker.node, None),)))
                 if receiver != broker.node:
                     segments.append(Segment("deliver", f"{target.name}/down", broker.node, receiver))
+                    way.append(Stage("network", "deliver", (Crossing(f"{target.name}/down", receiver),)))
     for client in clients.values():
         _lay_client(plan, stack, client, topics, add)
     plan.notes.append(

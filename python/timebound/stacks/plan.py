@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from timebound.scenario.model import Scenario
+from timebound.stacks.stages import Packet, Stage
 from timebound.stacks.wire import IPV4_HEADER, LARGEST_DATAGRAM, LEAST_TCP_MTU, UDP_HEADER
 
 Role = Literal["data", "ack", "control", "background"]
@@ -25,12 +26,22 @@ class PlanError(Exception):
 class Follows:
     """This stream's frames are answers: each is sent because a frame of `stream` arrived.
 
-    Its jitter at its own first port is the jitter with which `stream` arrives at `destination` plus `extra_ns`.
+    Its jitter at its own first port is the jitter with which `stream` arrives at `destination` plus `extra_ns`; with `through`, plus
+    the response time of the broker that deals with that packet in between. `stream` is None where a client on the host itself is answered.
     """
 
-    stream: str
+    stream: str | None
     destination: str
     extra_ns: int
+    through: str | None = None
+    """Name of a packet of the plan."""
+    held_ns: int = 0
+    """How much longer the host may hold the answer back once the broker is done."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Neither a stream nor a packet: the declared jitter stands."""
+        return self.stream is None and self.through is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +92,9 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One part of a message's way that crosses the network: `publish` to the broker, `deliver` from it, `direct`."""
+    """One part of a message's way that crosses the network: `publish` to the broker, `bridge` from one to the next, `deliver`, `direct`."""
 
-    name: Literal["publish", "deliver", "direct"]
+    name: Literal["publish", "bridge", "deliver", "direct"]
     stream: str
     source: str
     destination: str
@@ -152,6 +163,10 @@ class Plan:
     addresses: dict[str, str]
     streams: list[Stream] = field(default_factory=list)
     segments: dict[tuple[str, str], list[Segment]] = field(default_factory=dict)
+    ways: dict[tuple[str, str], list[Stage]] = field(default_factory=dict)
+    """(flow name, receiver) -> what a message passes, in order; the network's parts of it are the segments."""
+    packets: dict[str, Packet] = field(default_factory=dict)
+    """What reaches the brokers whose service times are known."""
     legs: list[Leg] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
     clients: list[dict[str, Any]] = field(default_factory=list)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from timebound.scenario.model import UdpStack
 from timebound.stacks import release
 from timebound.stacks.plan import Marker, Plan, Segment, Stream
+from timebound.stacks.stages import Crossing, Stage
 from timebound.stacks.wire import udp_frames
 
 FIRST_SOURCE_PORT = 20_000
@@ -76,6 +77,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
             for receiver in receivers:
                 plan.role(receiver, "subscriber")
                 plan.segments[flow.name, receiver] = [Segment("direct", name, flow.source, receiver)]
+                plan.ways[flow.name, receiver] = [Stage("network", "direct", (Crossing(name, receiver),))]
                 plan.udp_receivers.append(
                     {
                         "name": f"{flow.name}>{receiver}",

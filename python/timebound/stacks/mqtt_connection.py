@@ -1,0 +1,420 @@
+"""What one MQTT connection puts on the wire, per message: PUBLISH one way (one or more segments); for QoS 1 a PUBACK, for QoS 2 PUBREC,
+PUBREL and PUBCOMP; and TCP acknowledgements against every stream of segments.
+
+Why an acknowledgement stream has the period of its data and a jitter of the data's arrival plus one period: a pure ACK
+acknowledges everything that has arrived when it is sent, so between two of them at least one new segment arrives. In
+any window there is thus at most one ACK more than segments that arrived in it, and "one more" is one period of jitter.
+Where the delayed-ACK time is shorter than the period, an ACK is never later than that, which is the smaller jitter.
+
+Every MQTT packet that reaches a broker with a known service time is also a `Packet` of that broker's server, and what the broker sends
+because of it follows *through* it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from timebound.scenario.model import Broker, Flow, MqttStack
+from timebound.stacks import release
+from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream
+from timebound.stacks.stages import Crossing, Packet, Stage, Step, Waiting, Working
+from timebound.stacks.wire import (
+    DELAYED_ACK_NS,
+    IPV4_HEADER,
+    MQTT_ACKNOWLEDGEMENT,
+    MQTT_PING,
+    TCP_ACK_WIRE,
+    TCP_HANDSHAKE_WIRE,
+    TCP_HEADER,
+    mqtt_publish,
+    tcp_frames,
+    wire_bytes,
+)
+
+KEEP_ALIVE_S = 60
+BROKER_JITTER_NS = 5_000_000
+"""Declared: a broker without known service times answers or forwards within this much more than its least time. Checked against what
+was measured."""
+HOST_JITTER_NS = 1_000_000
+"""Declared: a client answers (PUBACK, PUBREL) within this much more than its least time."""
+BRIDGE_HOLD_NS = 50_000_000
+"""Declared: mosquitto leaves Nagle's algorithm on for its bridges (RFC 1122, section 4.2.3.4), so a message can wait until the one before is
+acknowledged: the delayed-ACK time of 40 ms, and the way there and back."""
+ANSWERS = {0: (), 1: ("puback",), 2: ("pubrec", "pubrel", "pubcomp")}
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """What makes a broker send the copies of a message: a stream that arrives there (None: a client on its own host), and its packet."""
+
+    stream: str | None
+    broker: str
+    packet: str | None
+    way: tuple[Stage, ...]
+    """From the nominal release to the broker's being done with it."""
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One end of a connection; `broker` is None for a client."""
+
+    node: str
+    broker: Broker | None = None
+
+    @property
+    def jitter_ns(self) -> int:
+        return HOST_JITTER_NS if self.broker is None else BROKER_JITTER_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Lays one way of a flow, over one broker or several."""
+
+    plan: Plan
+    stack: MqttStack
+    flow: Flow
+    origin: str
+    topic: str
+    leg: int
+    client: Callable[..., int]
+    """Adds a client and returns its port: `client(node, name, broker, flow, role, start_ns)`."""
+    several: bool
+
+    def publish(self, broker: Broker, copies: int) -> Forwarded:
+        """The publisher's connection."""
+        plan, flow = self.plan, self.flow
+        plan.role(flow.source, "publisher")
+        name = f"{flow.name}/publish@{broker.node}" if self.several else f"{flow.name}/publish"
+        port = self._client(
+            broker,
+            flow.source,
+            name,
+            {
+                "kind": "publish",
+                "topic": self.topic,
+                "qos": flow.qos,
+                "flow": self.leg,
+                "payload_bytes": flow.size_bytes,
+                "content": release.content(flow),
+                "release": release.emulated(flow, plan.scenario.run.seed),
+            },
+        )
+        if flow.source == broker.node:
+            return self._local_publisher(name, broker, copies)
+        there, here = _End(flow.source), _End(broker.node, broker)
+        self._exchange(name, there, here, None, copies)
+        self._mark(name, flow.source, broker.node, port, broker.port, towards_broker=True)
+        return self._forwarded(name, there, here, "publish", ((), ()))
+
+    def bridge(self, before: Broker, after: Broker, port: int, copies: int, arrived: Forwarded) -> Forwarded:
+        """A connection that the broker `before` opens to a listener of `after`, which sends so many copies on."""
+        name = f"{self.flow.name}/bridge>{after.node}"
+        there, here = _End(before.node, before), _End(after.node, after)
+        self._exchange(name, there, here, arrived, copies, held_ns=BRIDGE_HOLD_NS)
+        self._mark(name, before.node, after.node, None, port, towards_broker=False)
+        way = (*arrived.way, Stage("hold", "bridge", (Waiting(BRIDGE_HOLD_NS),)))
+        return self._forwarded(name, there, here, "bridge", (way, arrived.segments))
+
+    def deliver(self, broker: Broker, receiver: str, arrived: Forwarded) -> None:
+        """The connection of one subscriber."""
+        plan, flow = self.plan, self.flow
+        plan.role(receiver, "subscriber")
+        name = f"{flow.name}/deliver>{receiver}"
+        port = self._client(
+            broker,
+            receiver,
+            name,
+            {
+                "kind": "subscribe",
+                "filter": self.topic,
+                "qos": flow.qos,
+                "flow": self.leg,
+                "receiver": plan.host_numbers()[receiver],
+            },
+        )
+        segments, way = list(arrived.segments), list(arrived.way)
+        if receiver == broker.node:
+            self._local_receiver(name, broker, arrived)
+        else:
+            segment = Segment("deliver", name, broker.node, receiver)
+            segments.append(segment)
+            way.append(Stage("network", segment.name, (Crossing(name, receiver),)))
+            self._exchange(name, _End(broker.node, broker), _End(receiver), arrived, 0)
+            self._mark(name, broker.node, receiver, broker.port, port, towards_broker=False)
+        plan.segments[flow.name, receiver] = segments
+        plan.ways[flow.name, receiver] = way
+
+    def _client(self, broker: Broker, node: str, name: str, role: dict[str, object]) -> int:
+        return self.client(node, name, broker, self.flow, role, self.flow.start_ns)
+
+    def _message(self, *, bridged: bool = False) -> tuple[int, int]:
+        """Bytes of the PUBLISH and where its payload starts. Bridges speak MQTT 3.1.1, whatever the clients speak."""
+        version5 = self.stack.version == "5" and not bridged
+        return mqtt_publish(self.topic, self.flow.size_bytes, self.flow.qos, version5)
+
+    def _mtu(self, *nodes: str) -> int:
+        """The smaller MTU of both ends decides the segment size that TCP agrees on."""
+        self.plan.check_segments(self.origin, *nodes)
+        return self.plan.mtu(*nodes)
+
+    def _exchange(
+        self, name: str, sender: _End, receiver: _End, after: Forwarded | None, copies: int, *, held_ns: int = 0
+    ) -> None:
+        """The streams of one connection that carries PUBLISH from `sender` to `receiver`, and the packets that brokers at its ends get.
+
+        `after` is what makes a broker send; `copies` is how many the receiver, if it is a broker, sends on.
+        """
+        qos = self.flow.qos
+        size = self._message(bridged=sender.broker is not None and receiver.broker is not None)[0]
+        frames = tuple(tcp_frames(size, self._mtu(sender.node, receiver.node)))
+        if after is None:
+            self._stream(name, sender.node, receiver.node, "data", frames, None, jitter=self.flow.jitter_ns)
+        else:
+            follows = Follows(
+                stream=after.stream,
+                destination=after.broker,
+                extra_ns=sender.jitter_ns + held_ns,
+                through=after.packet,
+                held_ns=held_ns,
+            )
+            # Nothing on the network to take the jitter from: a publisher on the broker's own host.
+            jitter = self.flow.jitter_ns + sender.jitter_ns + held_ns if follows.is_nothing else 0
+            self._stream(name, sender.node, receiver.node, "data", frames, follows, jitter=jitter)
+        acknowledgement = tuple(tcp_frames(MQTT_ACKNOWLEDGEMENT))
+        last, at, other = name, receiver, sender
+        self._acknowledge(f"{name}/ack", last, at, other, len(frames))
+        packet = self._packet(name, at, self._publish_work(at.broker, copies))
+        for step in ANSWERS[qos]:
+            answer = f"{name}/{step}"
+            follows = Follows(stream=last, destination=at.node, extra_ns=at.jitter_ns, through=packet)
+            self._stream(answer, at.node, other.node, "control", acknowledgement, follows)
+            last, at, other = answer, other, at
+            self._acknowledge(f"{answer}/ack", last, at, other, 1)
+            packet = self._packet(answer, at, self._answer_work(at.broker, step, copies))
+        if qos == 0 or self.flow.period_ns > KEEP_ALIVE_S * 500_000_000:
+            self._keep_alive(name, sender, receiver)
+
+    def _publish_work(self, broker: Broker | None, copies: int) -> int:
+        """A PUBLISH of QoS 2 is kept until its PUBREL comes, which then has the copies sent."""
+        if broker is None or broker.service is None:
+            return 0
+        return broker.service.publish_ns(self._message()[0], 0 if self.flow.qos == 2 else copies)
+
+    def _answer_work(self, broker: Broker | None, step: str, copies: int) -> int:
+        if broker is None or broker.service is None:
+            return 0
+        forwards = broker.service.forward_ns(self._message()[0], copies) if step == "pubrel" else 0
+        return broker.service.acknowledgement_ns + forwards
+
+    def _packet(
+        self,
+        name: str,
+        at: _End,
+        work_ns: int,
+        *,
+        local: bool = False,
+        after: str | None = None,
+        extra_ns: int = 0,
+        period_ns: int | None = None,
+    ) -> str | None:
+        """Notes that the packets of the stream `name` reach the broker `at`; their name, None where it has no service times."""
+        if at.broker is None or at.broker.service is None:
+            return None
+        bounded = release.is_bounded(self.flow)
+        packet = Packet(
+            name=f"{name}@{at.node}",
+            broker=at.node,
+            flow=self.flow.name,
+            work_ns=work_ns,
+            period_ns=period_ns or (self.flow.period_ns if bounded else None),
+            stream=None if local else name,
+            after=after,
+            extra_ns=extra_ns,
+        )
+        self.plan.packets[packet.name] = packet
+        return packet.name
+
+    def _forwarded(
+        self,
+        name: str,
+        sender: _End,
+        broker: _End,
+        segment_name: str,
+        before: tuple[tuple[Stage, ...], tuple[Segment, ...]],
+    ) -> Forwarded:
+        """What a broker sends on follows the PUBLISH, or of QoS 2 its PUBREL."""
+        node = broker.node
+        segment = Segment("bridge" if segment_name == "bridge" else "publish", name, sender.node, node)
+        way = [*before[0], Stage("network", segment.name, (Crossing(name, node),))]
+        trigger = name
+        if self.flow.qos == 2:
+            trigger = f"{name}/pubrel"
+            answer: Step = (
+                Waiting(HOST_JITTER_NS)
+                if sender.broker is None
+                else Working(sender.node, self._known(f"{name}/pubrec", sender))
+            )
+            steps = (
+                Working(node, self._known(name, broker)),
+                Crossing(f"{name}/pubrec", sender.node),
+                answer,
+                Crossing(trigger, node),
+            )
+            way.append(Stage("handshake", node, steps))
+        packet = self._known(trigger, broker)
+        way.append(Stage("broker", node, (Working(node, packet),)))
+        return Forwarded(trigger, node, packet, tuple(way), (*before[1], segment))
+
+    def _known(self, stream: str, at: _End) -> str | None:
+        name = f"{stream}@{at.node}"
+        return name if name in self.plan.packets else None
+
+    def _local_publisher(self, name: str, broker: Broker, copies: int) -> Forwarded:
+        """A publisher on the broker's own host: nothing crosses the network, and its packets come within the host's time."""
+        here = _End(broker.node, broker)
+        extra = self.flow.jitter_ns + HOST_JITTER_NS
+        packet = self._packet(name, here, self._publish_work(broker, copies), local=True, extra_ns=extra)
+        known = packet is not None
+        steps: list[Step] = [Waiting(extra if known else self.flow.jitter_ns), Working(broker.node, packet)]
+        if self.flow.qos == 2:
+            work = self._answer_work(broker, "pubrel", copies)
+            packet = self._packet(f"{name}/pubrel", here, work, local=True, after=packet, extra_ns=HOST_JITTER_NS)
+            steps += [Waiting(HOST_JITTER_NS), Working(broker.node, packet)]
+        return Forwarded(None, broker.node, packet, (Stage("broker", broker.node, tuple(steps)),), ())
+
+    def _local_receiver(self, name: str, broker: Broker, arrived: Forwarded) -> None:
+        """The answers of a receiver on the broker's own host are work as well."""
+        after = arrived.packet
+        for step in ANSWERS[self.flow.qos]:
+            if step == "pubrel":
+                continue
+            work = self._answer_work(broker, step, 0)
+            end = _End(broker.node, broker)
+            after = self._packet(f"{name}/{step}", end, work, local=True, after=after, extra_ns=HOST_JITTER_NS)
+
+    def _acknowledge(self, name: str, acknowledged: str, at: _End, to: _End, segments: int) -> None:
+        extra = min(self.flow.period_ns, DELAYED_ACK_NS)
+        follows = Follows(stream=acknowledged, destination=at.node, extra_ns=extra)
+        self._stream(name, at.node, to.node, "ack", (TCP_ACK_WIRE,) * segments, follows)
+
+    def _keep_alive(self, name: str, sender: _End, receiver: _End) -> None:
+        """PINGREQ and PINGRESP, each with the acknowledgement of the other, both ways: whoever is the client."""
+        ping = wire_bytes(IPV4_HEADER + TCP_HEADER + MQTT_PING)
+        period = KEEP_ALIVE_S * 1_000_000_000
+        for source, target, direction in ((sender, receiver, "there"), (receiver, sender, "back")):
+            stream = f"{name}/keep-alive-{direction}"
+            self.plan.add(
+                self.origin,
+                Stream(
+                    name=stream,
+                    source=source.node,
+                    destinations=(target.node,),
+                    priority=self.flow.priority,
+                    role="control",
+                    frames_bytes=(ping, TCP_ACK_WIRE),
+                    period_ns=period,
+                    jitter_ns=1_000_000_000,
+                    release={"kind": "periodic", "offset_ns": None},
+                ),
+            )
+            service = None if target.broker is None else target.broker.service
+            if service is not None:
+                self._packet(stream, target, service.acknowledgement_ns, period_ns=period)
+
+    def _join(self, name: str, sender: str, receiver: str) -> dict[str, tuple[str, str]]:
+        """A client that joins during the run: SYN, CONNECT and SUBSCRIBE with their answers and acknowledgements, once."""
+        topic = len(self.topic.encode())
+        packet = wire_bytes(IPV4_HEADER + TCP_HEADER + max(2 + 15 + 2 + 8, 5 + 2 + topic + 2))
+        run = self.plan.scenario.run
+        found = {}
+        for source, target in ((sender, receiver), (receiver, sender)):
+            stream = f"{name}/join-from-{source}"
+            found[source] = (name, stream)
+            self.plan.add(
+                self.origin,
+                Stream(
+                    name=stream,
+                    source=source,
+                    destinations=(target,),
+                    priority=self.flow.priority,
+                    role="control",
+                    frames_bytes=(TCP_HANDSHAKE_WIRE, packet, packet, *[TCP_ACK_WIRE] * 4),
+                    period_ns=run.warm_up_ns + run.duration_ns,
+                    release={"kind": "periodic", "offset_ns": self.flow.start_ns},
+                ),
+            )
+        return found
+
+    def _stream(
+        self,
+        name: str,
+        source: str,
+        target: str,
+        role: str,
+        frames: tuple[int, ...],
+        after: Follows | None,
+        *,
+        jitter: int = 0,
+    ) -> None:
+        """`jitter` is that of the start; one that follows another gets the rest from it."""
+        flow = self.flow
+        bounded = release.is_bounded(flow)
+        pattern = release.simulated(flow, max(frames))
+        if after is not None and pattern["kind"] == "periodic":
+            pattern = {"kind": "periodic", "offset_ns": None}
+        self.plan.add(
+            self.origin,
+            Stream(
+                name=name,
+                source=source,
+                destinations=(target,),
+                priority=flow.priority,
+                role="data" if role == "data" else "ack" if role == "ack" else "control",
+                frames_bytes=frames if bounded else (max(frames),),
+                period_ns=flow.period_ns if bounded else None,
+                jitter_ns=jitter,
+                release=pattern,
+                deadline_ns=flow.deadline_ns if role == "data" else None,
+                follows=after if bounded and after is not None and not after.is_nothing else None,
+            ),
+        )
+
+    def _mark(
+        self, name: str, sender: str, receiver: str, port: int | None, peer_port: int | None, *, towards_broker: bool
+    ) -> None:
+        """The 5-tuples of both directions. The broker cannot mark its packets by topic: the first port does it."""
+        addresses, qos = self.plan.addresses, self.flow.qos
+        # The bridge alone chooses its own port.
+        size, offset = self._message(bridged=port is None)
+        joins = self._join(name, sender, receiver) if self.flow.start_ns else {}
+        self.plan.markers.append(
+            Marker(
+                source=addresses[sender],
+                destination=addresses[receiver],
+                protocol="tcp",
+                source_port=port,
+                destination_port=peer_port,
+                data=name,
+                ack={0: f"{name}/keep-alive-there", 1: f"{name}/puback/ack", 2: f"{name}/pubrec/ack"}[qos],
+                control={0: f"{name}/keep-alive-there", 1: None, 2: f"{name}/pubrel"}[qos],
+                header=(offset, size),
+                rewrite_dscp=not towards_broker,
+                join=joins.get(sender),
+            )
+        )
+        self.plan.markers.append(
+            Marker(
+                source=addresses[receiver],
+                destination=addresses[sender],
+                protocol="tcp",
+                source_port=peer_port,
+                destination_port=port,
+                data={0: f"{name}/keep-alive-back", 1: f"{name}/puback", 2: f"{name}/pubrec"}[qos],
+                ack=f"{name}/ack",
+                control=f"{name}/pubcomp" if qos == 2 else None,
+                rewrite_dscp=towards_broker,
+                join=joins.get(receiver),
+            )
+        )
