@@ -106,6 +106,7 @@ def _empty(folder: Path) -> None:
         "*.nft",
         "*.lease",
         "*.leases",
+        "*.ready",
     ):
         for file in folder.glob(pattern):
             file.unlink()

@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from timebound.scenario import shape
 from timebound.scenario.broker_profile import ProfileError, read_profile, service_of
 from timebound.scenario.context import Context, close_to
-from timebound.scenario.model import MqttStack, Stack
+from timebound.scenario.model import MqttStack
 from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.tree import Path
 
@@ -51,14 +51,11 @@ def _profiled(broker: shape.Broker, name: str, path: Path, context: Context) -> 
     return service_of(profile, str(file))
 
 
-def check_via(flow: shape.Flow, stack: Stack, path: Path, context: Context) -> list[str] | None:
+def check_via(flow: shape.Flow, stack: MqttStack, path: Path, context: Context) -> list[str] | None:
     """The brokers on the way of a flow, in order; `None` where it states none or they were reported."""
     if flow.via is None:
         return None
     here: Path = (*path, "via")
-    if not isinstance(stack, MqttStack):
-        context.error(here, "brokers on the way without MQTT", "remove it, or use stack: {mqtt: ...}")
-        return None
     if flow.broker is not None:
         context.error((*path, "broker"), "broker beside via", "the last one of via serves the receivers: remove it")
         return None

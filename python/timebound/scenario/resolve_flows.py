@@ -244,7 +244,7 @@ class FlowResolver:
                 f"use at least {MEASUREMENT_HEADER_BYTES} B",
             )
         mqtt = isinstance(self.stack, MqttStack)
-        for key, stated in (("start", flow.start), ("join", flow.join), ("content", flow.content)):
+        for key, stated in (("start", flow.start), ("join", flow.join), ("content", flow.content), ("via", flow.via)):
             if stated and not mqtt:
                 context.error((*path, key), f"{key} works with MQTT alone", "remove it, or use stack: {mqtt: ...}")
         if flow.join and not flow.start:

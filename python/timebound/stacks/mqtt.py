@@ -129,6 +129,8 @@ def _add_brokers(plan: Plan, stack: MqttStack, bridges: list[_Bridge]) -> None:
     for broker in sorted(stack.brokers, key=lambda broker: depth.get(broker.node, 0)):
         plan.role(broker.node, "broker")
         _add_broker(plan, broker, bridges)
+    for broker in stack.brokers:
+        _await_bridges(plan, broker.node, bridges)
 
 
 def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge]) -> None:
@@ -150,6 +152,24 @@ def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge]) -> None:
             "argv": argv,
             "essential": True,
             "ready": {"tcp_port": broker.port, "timeout_ms": 15_000},
+        }
+    )
+
+
+def _await_bridges(plan: Plan, node: str, bridges: list[_Bridge]) -> None:
+    """Nothing is measured before the bridges of a node stand: a program of the node looks for their connections, and ends."""
+    targets = [f"{plan.addresses[bridge.target]}:{bridge.port}" for bridge in bridges if bridge.source == node]
+    if not targets:
+        return
+    ready = f"broker-{node}-bridges.ready"
+    argv = [sys.executable, "-m", "timebound.node", "bridges", "--ready", ready]
+    plan.programs.append(
+        {
+            "name": f"broker-{node}-bridges",
+            "node": node,
+            "argv": [*argv, *(word for target in targets for word in ("--to", target))],
+            "essential": False,
+            "ready": {"file": ready, "timeout_ms": 30_000},
         }
     )
 
