@@ -243,6 +243,16 @@ pub struct Leaf {
 }
 
 impl Tree {
+    /// Sets [`Hop::forks`] of all hops from who feeds whom.
+    pub fn mark_forks(&mut self) {
+        let mut fed = vec![0u32; self.hops.len()];
+        for parent in self.hops.iter().filter_map(|hop| hop.parent) {
+            fed[parent as usize] += 1;
+        }
+        for (hop, fed) in self.hops.iter_mut().zip(fed) {
+            hop.forks = fed > 1;
+        }
+    }
     /// Hop indices from the source to `leaf`, in order.
     #[must_use]
     pub fn path(&self, leaf: Leaf) -> Vec<u32> {

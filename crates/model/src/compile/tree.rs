@@ -88,18 +88,8 @@ pub(super) fn compile_tree(
             });
         }
     }
-    mark_forks(&mut tree);
+    tree.mark_forks();
     tree
-}
-
-fn mark_forks(tree: &mut Tree) {
-    let mut fed = vec![0u32; tree.hops.len()];
-    for parent in tree.hops.iter().filter_map(|hop| hop.parent) {
-        fed[parent as usize] += 1;
-    }
-    for (hop, fed) in tree.hops.iter_mut().zip(fed) {
-        hop.forks = fed > 1;
-    }
 }
 
 fn explicit_route(

@@ -131,7 +131,11 @@ fn tree(ways: &[Vec<PortId>], targets: &[NodeId]) -> Tree {
         let mut parent = None;
         for port in way {
             let place = *places.entry(*port).or_insert_with(|| {
-                tree.hops.push(Hop { port: *port, parent });
+                tree.hops.push(Hop {
+                    port: *port,
+                    parent,
+                    forks: false,
+                });
                 tree.hops.len() as u32 - 1
             });
             parent = Some(place);
@@ -140,6 +144,7 @@ fn tree(ways: &[Vec<PortId>], targets: &[NodeId]) -> Tree {
             tree.leaves.push(Leaf { node: *node, hop });
         }
     }
+    tree.mark_forks();
     tree
 }
 
