@@ -12,7 +12,9 @@ use crate::bundle::Line;
 use crate::demand::Demand;
 use crate::options::{Method, Options};
 use crate::service::bucket::{Envelope, burst_time};
-use timebound_model::{Arrival, Class, Discipline, Network, PortId, Span, Stream, StreamId, WireBytes};
+use timebound_model::{
+    Arrival, Class, Discipline, Network, Port, PortId, Rate, Span, Stream, StreamId, WireBytes,
+};
 
 /// No slot, level, port or cause.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -33,6 +35,18 @@ pub(crate) struct Flow {
     pub(crate) envelope: Option<Envelope>,
     /// Position of its first hop in [`Layout::slot_of`]; the others follow in the order of the tree.
     pub(crate) first_hop: usize,
+}
+
+impl Flow {
+    /// Transmission time of a frame and of all that a release brings.
+    pub(crate) fn passage(&self, rate: Rate) -> (u64, u64) {
+        let own = rate.transmission_time(self.bytes).0;
+        let weight = match &self.envelope {
+            Some(envelope) => envelope.weight(rate),
+            None => own.saturating_mul(self.multiplicity),
+        };
+        (own, weight)
+    }
 }
 
 /// A flow at a port.
@@ -243,45 +257,23 @@ impl Layout {
         let first = places[start];
         let port = &network.ports[first.key as usize / 8];
         let mut end = start;
-        let (mut largest, mut least) = (0, u32::MAX);
-        let (mut any_copied, mut all_copied) = (false, true);
+        let mut frames = Frames::NONE;
         while let Some(place) = places
             .get(end)
             .filter(|p| p.key == first.key && p.input == first.input)
         {
             let flow = &self.flows[place.flow as usize];
-            (largest, least) = (largest.max(flow.largest.0), least.min(flow.bytes.0));
-            (any_copied, all_copied) = (any_copied | place.copied, all_copied & place.copied);
+            frames.add(flow, place.copied);
             self.slot_of[place.hop as usize] = end as u32;
             let slot = &mut self.slots[end];
             (slot.flow, slot.level) = (place.flow, self.levels.len() as u32);
             end += 1;
         }
-        let input = network.ports.get(first.input as usize).filter(|_| shaped);
-        let line = input.map(|input| {
-            let node = &network.nodes[port.node.index()];
-            let spread = input
-                .impairments
-                .greatest_jitter()
-                .saturating_add(node.switching_max.saturating_sub(node.switching_min))
-                .saturating_add(if any_copied {
-                    node.replication_max
-                } else {
-                    Span::ZERO
-                })
-                .saturating_sub(if all_copied {
-                    node.replication_min
-                } else {
-                    Span::ZERO
-                });
-            Line::new(
-                port.rate.transmission_time(WireBytes(largest)).0,
-                input.rate.transmission_time(WireBytes(least)).0,
-                spread.0,
-                input.rate.0,
-                port.rate.0,
-            )
-        });
+        let line = network
+            .ports
+            .get(first.input as usize)
+            .filter(|_| shaped)
+            .map(|input| shaping(network, input, port, frames));
         self.groups.push(Group {
             start,
             end,
@@ -331,11 +323,7 @@ impl Layout {
                 let port = &network.ports[hop.port.index()];
                 if rate != Some(port.rate) {
                     rate = Some(port.rate);
-                    own = port.rate.transmission_time(flow.bytes).0;
-                    weight = match &flow.envelope {
-                        Some(envelope) => envelope.weight(port.rate),
-                        None => own.saturating_mul(flow.multiplicity),
-                    };
+                    (own, weight) = flow.passage(port.rate);
                     share = Demand::share_of(flow.period, weight);
                 }
                 let slot = self.slot_of[flow.first_hop + position] as usize;
@@ -368,6 +356,51 @@ impl Layout {
         let mut levels = self.ports[port].levels.clone();
         levels.find(|level| !strict || self.levels[*level].class == class)
     }
+}
+
+/// What comes over a link to a level.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frames {
+    /// Bytes of the largest frame and of the least.
+    largest: u32,
+    least: u32,
+    /// Does the switch between copy any of them, or all?
+    any_copied: bool,
+    all_copied: bool,
+}
+
+impl Frames {
+    pub(crate) const NONE: Self = Self {
+        largest: 0,
+        least: u32::MAX,
+        any_copied: false,
+        all_copied: true,
+    };
+    pub(crate) fn add(&mut self, flow: &Flow, copied: bool) {
+        self.largest = self.largest.max(flow.largest.0);
+        self.least = self.least.min(flow.bytes.0);
+        self.any_copied |= copied;
+        self.all_copied &= copied;
+    }
+}
+
+/// What the link of `input` can deliver of these frames to `port`.
+pub(crate) fn shaping(network: &Network, input: &Port, port: &Port, frames: Frames) -> Line {
+    let node = &network.nodes[port.node.index()];
+    let only = |yes: bool, span: Span| if yes { span } else { Span::ZERO };
+    let spread = input
+        .impairments
+        .greatest_jitter()
+        .saturating_add(node.switching_max.saturating_sub(node.switching_min))
+        .saturating_add(only(frames.any_copied, node.replication_max))
+        .saturating_sub(only(frames.all_copied, node.replication_min));
+    Line::new(
+        port.rate.transmission_time(WireBytes(frames.largest)).0,
+        input.rate.transmission_time(WireBytes(frames.least)).0,
+        spread.0,
+        input.rate.0,
+        port.rate.0,
+    )
 }
 
 /// Stable counting sort.
@@ -423,42 +456,53 @@ fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std::ops::Rang
     let mut sizes: Vec<WireBytes> = Vec::new();
     for (index, stream) in network.streams.iter().enumerate() {
         let first = flows.len();
-        if let Arrival::Periodic {
-            period,
-            jitter,
-            frames,
-        } = &stream.arrival
-        {
-            let id = StreamId::new(index);
-            let observed = options.jitter_override.get(&id).copied().unwrap_or(Span::ZERO);
-            sizes.clear();
-            sizes.extend(frames);
-            sizes.sort_unstable();
-            for same in sizes.chunk_by(|a, b| a == b) {
-                flows.push(Flow {
-                    stream: id,
-                    period: period.0.max(1),
-                    jitter: (*jitter).max(observed).0,
-                    bytes: same[0],
-                    multiplicity: same.len() as u64,
-                    largest: same[0],
-                    envelope: None,
-                    first_hop,
-                });
-                first_hop += stream.tree.hops.len();
-            }
-        }
-        if let Some(flow) = bucket(stream, StreamId::new(index), options, first_hop) {
+        let id = StreamId::new(index);
+        let observed = options.jitter_override.get(&id).copied().unwrap_or(Span::ZERO);
+        flows_of_stream(stream, id, observed, &mut sizes, &mut flows);
+        for flow in &mut flows[first..] {
+            flow.first_hop = first_hop;
             first_hop += stream.tree.hops.len();
-            flows.push(flow);
         }
         flows_of.push(first..flows.len());
     }
     (flows, flows_of)
 }
 
+/// Adds the flows of one stream; where their hops lie is up to the caller.
+pub(crate) fn flows_of_stream(
+    stream: &Stream,
+    id: StreamId,
+    observed: Span,
+    sizes: &mut Vec<WireBytes>,
+    flows: &mut Vec<Flow>,
+) {
+    if let Arrival::Periodic {
+        period,
+        jitter,
+        frames,
+    } = &stream.arrival
+    {
+        sizes.clear();
+        sizes.extend(frames);
+        sizes.sort_unstable();
+        for same in sizes.chunk_by(|a, b| a == b) {
+            flows.push(Flow {
+                stream: id,
+                period: period.0.max(1),
+                jitter: (*jitter).max(observed).0,
+                bytes: same[0],
+                multiplicity: same.len() as u64,
+                largest: same[0],
+                envelope: None,
+                first_hop: 0,
+            });
+        }
+    }
+    flows.extend(bucket(stream, id, observed));
+}
+
 /// The flow that covers a token bucket; its jitter stands for the burst, and is no lateness.
-fn bucket(stream: &Stream, id: StreamId, options: &Options, first_hop: usize) -> Option<Flow> {
+fn bucket(stream: &Stream, id: StreamId, observed: Span) -> Option<Flow> {
     let Arrival::TokenBucket {
         rate,
         burst_bytes,
@@ -468,7 +512,6 @@ fn bucket(stream: &Stream, id: StreamId, options: &Options, first_hop: usize) ->
     else {
         return None;
     };
-    let observed = options.jitter_override.get(&id).copied().unwrap_or(Span::ZERO);
     let burst = burst_time(rate, burst_bytes).max(observed.0);
     let envelope = Envelope::new(rate, burst, min_frame, max_frame);
     Some(Flow {
@@ -479,6 +522,6 @@ fn bucket(stream: &Stream, id: StreamId, options: &Options, first_hop: usize) ->
         multiplicity: 1,
         largest: max_frame,
         envelope: Some(envelope),
-        first_hop,
+        first_hop: 0,
     })
 }

@@ -543,6 +543,23 @@ impl Responses<'_> {
         }
     }
 
+    /// No release after this window counted; `None` where all of them do.
+    pub(crate) fn end(&self) -> Option<u64> {
+        let Form::Exact {
+            vertices,
+            at_once,
+            steps,
+        } = &self.form
+        else {
+            return None;
+        };
+        let same = vertices.last().map_or(0, |vertex| vertex.after);
+        let higher = steps
+            .iter()
+            .fold(*at_once, |sum, (_, added)| sum.saturating_add(*added));
+        Some(self.blocking.saturating_add(same).saturating_add(higher))
+    }
+
     /// Work of the class and all above it that can be there at once, in nanoseconds: `max over t of B + S(t) + H(t) - t`.
     pub(crate) fn pending(&self) -> Option<u64> {
         let Form::Exact {

@@ -3,6 +3,7 @@
 //!
 //! This room is pure: it does no I/O, reads no clock, draws no random number, and knows neither fabric nor simulator.
 
+mod admission;
 pub mod assign;
 mod bundle;
 mod cause;
@@ -24,6 +25,7 @@ mod settled;
 mod trajectory;
 mod utilisation;
 
+pub use admission::{Admission, AdmissionOptions, Admitted, Alternatives, Breach, Decision, Misuse, Refusal};
 pub use explain::{
     BlockedBy, Blocking, Credit, Explainer, Explanation, HopExplanation, Interference, NotExplained, Parts,
     explain,

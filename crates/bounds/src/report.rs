@@ -9,7 +9,7 @@ use crate::result::{
 use crate::settled::PortWork;
 use std::ops::Range;
 use std::sync::Arc;
-use timebound_model::{Class, Discipline, Leaf, PortId, Span, StreamId};
+use timebound_model::{Class, Discipline, Leaf, PortId, Rate, Span, StreamId};
 
 const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 
@@ -216,7 +216,10 @@ fn port_reason(pass: &Propagation<'_>, id: PortId, lowest: Option<usize>) -> Opt
 /// Work in nanoseconds as bytes that wait. Of a frame in transmission the unsent rest is counted, so the result covers what waits. Every
 /// transmission time is rounded up, so the bytes sent in that time at the full rate are no fewer than those that wait.
 fn bytes(pass: &Propagation<'_>, id: PortId, pending: u64) -> Option<u64> {
-    let rate = pass.network.ports[id.index()].rate;
+    bytes_at(pass.network.ports[id.index()].rate, pending)
+}
+
+pub(crate) fn bytes_at(rate: Rate, pending: u64) -> Option<u64> {
     u64::try_from(u128::from(pending) * u128::from(rate.0) / NANOS_PER_SECOND_AND_BYTE).ok()
 }
 

@@ -12,7 +12,7 @@ mod slots;
 mod trace;
 pub mod units;
 
-pub use compile::{CompileError, CompileErrors, compile, compile_conditions};
+pub use compile::{CompileError, CompileErrors, compile, compile_conditions, compile_stream};
 pub use declaration::Declaration;
 pub use ids::{LinkId, MediumId, NodeId, PortId, StreamId};
 pub use network::{

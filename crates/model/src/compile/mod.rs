@@ -4,9 +4,9 @@ mod links;
 mod streams;
 mod tree;
 
-use crate::declaration::{Declaration, NodeKindDecl};
+use crate::declaration::{Declaration, NodeKindDecl, StreamDecl};
 use crate::ids::NodeId;
-use crate::network::{Network, Node, NodeKind};
+use crate::network::{Network, Node, NodeKind, Stream};
 use crate::routes::Routes;
 use crate::units::{Span, WireBytes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,6 +127,29 @@ pub fn compile(declaration: &Declaration) -> Result<Network, CompileErrors> {
         Ok(network)
     } else {
         Err(CompileErrors(check.errors))
+    }
+}
+
+/// Compiles one stream more for a network, whose own streams it may repeat. Paths of errors begin with `stream`.
+///
+/// # Errors
+/// As [`compile`], for this stream.
+pub fn compile_stream(network: &Network, stream: &StreamDecl) -> Result<Stream, CompileErrors> {
+    let route = stream.route.iter().flatten().flatten();
+    let mentioned: BTreeSet<&str> = std::iter::once(&stream.source)
+        .chain(&stream.destinations)
+        .chain(route)
+        .map(String::as_str)
+        .collect();
+    let nodes = network.nodes.iter().enumerate();
+    let names: Names<'_> = nodes
+        .filter(|(_, node)| mentioned.contains(node.name.as_str()))
+        .map(|(index, node)| (node.name.as_str(), NodeId::new(index)))
+        .collect();
+    let mut check = Checker { errors: Vec::new() };
+    match streams::compile_stream(stream, "stream", network, &names, &mut check) {
+        Some(stream) if check.errors.is_empty() => Ok(stream),
+        _ => Err(CompileErrors(check.errors)),
     }
 }
 

@@ -1,0 +1,102 @@
+//! What a transaction has changed, so that it can be undone to the last digit and compared with what was before.
+
+use super::state::{Level, Now, State};
+
+#[derive(Debug)]
+struct SlotBefore {
+    slot: u32,
+    jitter: u64,
+    departure: u64,
+    is_late: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    transaction: u64,
+    slots: Vec<SlotBefore>,
+    levels: Vec<(u32, Now)>,
+    /// Streams of which a receiver's bound moved.
+    pub(super) touched: Vec<u32>,
+}
+
+impl Journal {
+    pub(super) fn begin(&mut self) {
+        self.transaction += 1;
+        self.slots.clear();
+        self.levels.clear();
+        self.touched.clear();
+    }
+
+    /// Keeps a slot as it is, with this jitter, the first time.
+    pub(super) fn slot(&mut self, slot: u32, jitter: u64, state: &mut State) {
+        let data = &mut state.slots[slot as usize];
+        if std::mem::replace(&mut data.saved, self.transaction) == self.transaction {
+            return;
+        }
+        let (departure, is_late) = (data.departure, data.is_late);
+        self.slots.push(SlotBefore {
+            slot,
+            jitter,
+            departure,
+            is_late,
+        });
+    }
+
+    /// Keeps what a level was, the first time.
+    pub(super) fn level(&mut self, index: u32, level: &mut Level, before: Now) {
+        if std::mem::replace(&mut level.saved, self.transaction) != self.transaction {
+            self.levels.push((index, before));
+        }
+    }
+
+    pub(super) fn touch(&mut self, flow: u32, state: &mut State) {
+        let Some(flow) = &state.flows[flow as usize] else {
+            return;
+        };
+        if let Some(entry) = &mut state.streams[flow.stream.index()]
+            && std::mem::replace(&mut entry.touched, self.transaction) != self.transaction
+        {
+            self.touched.push(flow.stream.0);
+        }
+    }
+
+    /// Undoes all of it; flows must still stand where they stood.
+    pub(super) fn undo(&mut self, state: &mut State) {
+        for before in self.slots.drain(..) {
+            let slot = before.slot as usize;
+            state.set_jitter(slot, Some(before.jitter));
+            if before.is_late {
+                state.set_jitter(slot, None);
+            }
+            state.slots[slot].departure = before.departure;
+        }
+        for (level, before) in self.levels.drain(..) {
+            state.levels[level as usize].now = before;
+        }
+    }
+
+    /// Levels that were replaced, and what they were.
+    pub(super) fn levels(&self) -> &[(u32, Now)] {
+        &self.levels
+    }
+
+    /// The departure of a slot before the transaction.
+    pub(super) fn departure_before(&self, slot: u32, state: &State) -> u64 {
+        let data = &state.slots[slot as usize];
+        let found =
+            (data.saved == self.transaction).then(|| self.slots.iter().find(|before| before.slot == slot));
+        found.flatten().map_or(data.departure, |before| before.departure)
+    }
+
+    /// The response of a slot before the transaction.
+    pub(super) fn response_before(&self, slot: u32, state: &State) -> u64 {
+        let data = &state.slots[slot as usize];
+        let level = &state.levels[data.level as usize];
+        let found = (level.saved == self.transaction)
+            .then(|| self.levels.iter().find(|(index, _)| *index == data.level));
+        found
+            .flatten()
+            .map_or(&level.now, |(_, before)| before)
+            .response(data.own)
+    }
+}

@@ -1,0 +1,618 @@
+//! What an admission state keeps: flows in slots, slots in groups, groups in levels. Everything here is bookkeeping, and depends on
+//! what is in the state alone, never on how it came to be there.
+
+use crate::bundle::{Bundle, Line, ONE};
+use crate::demand::{Demand, surely_fits};
+use crate::layout::{Flow, Frames, NONE, crossing, shaping};
+use crate::result::Utilisation;
+use crate::settled::{NEVER, Outcome};
+use std::collections::BTreeMap;
+use timebound_model::{Class, Discipline, Network, PortId, Stream, WireBytes};
+
+/// Levels of a port: one for each class, most urgent first; a FIFO port uses the first.
+pub(super) const RANKS: usize = 8;
+
+/// A flow at a port.
+#[derive(Debug, Clone)]
+pub(super) struct Slot {
+    pub(super) flow: u32,
+    pub(super) level: u32,
+    /// Position among the level's groups, and in that group.
+    pub(super) group: u32,
+    pub(super) place: u32,
+    /// The slot that feeds this one, and those that it feeds.
+    pub(super) parent: u32,
+    pub(super) first_child: u32,
+    pub(super) sibling: u32,
+    /// Did the switch before it copy the frame?
+    pub(super) is_copied: bool,
+    /// Does a receiver lie behind it?
+    pub(super) is_leaf: bool,
+    /// No bound on its arrivals.
+    pub(super) is_late: bool,
+    /// On its level's list of slots to look at.
+    pub(super) is_pending: bool,
+    /// The transaction that saved it last.
+    pub(super) saved: u64,
+    pub(super) own: u64,
+    pub(super) earliest: u64,
+    pub(super) traversal: u64,
+    /// The departure, were every response its own transmission: no solution is less.
+    pub(super) floor: u64,
+    /// Latest departure after the nominal release, or [`NEVER`].
+    pub(super) departure: u64,
+}
+
+/// Slots of a level that come over one link.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) input: u32,
+    pub(super) slots: Vec<u32>,
+    pub(super) demands: Vec<Demand>,
+    pub(super) at_once: u128,
+    pub(super) weight: u128,
+    pub(super) first_step: u64,
+    /// Is `first_step` to be looked for again?
+    pub(super) is_stale: bool,
+    pub(super) line: Option<Line>,
+    frames: Frames,
+}
+
+impl Group {
+    const fn new(input: u32) -> Self {
+        Self {
+            input,
+            slots: Vec::new(),
+            demands: Vec::new(),
+            at_once: 0,
+            weight: 0,
+            first_step: u64::MAX,
+            is_stale: false,
+            line: None,
+            frames: Frames::NONE,
+        }
+    }
+    pub(super) fn refresh(&mut self) {
+        if std::mem::take(&mut self.is_stale) {
+            let steps = self.demands.iter().map(Demand::first_step);
+            self.first_step = steps.min().unwrap_or(u64::MAX);
+        }
+    }
+    /// A release after `window` does not count; are there others than the first ones?
+    pub(super) fn has_steps(&self, window: u64) -> bool {
+        self.first_step <= window || self.at_once != self.weight
+    }
+}
+
+/// What a change of a slot's jitter may change elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach {
+    /// The work of an instant, or whether there is a bound at all.
+    pub(super) at_once: bool,
+    /// The earliest release that moved.
+    pub(super) first_step: u64,
+}
+
+impl Reach {
+    pub(super) const NONE: Self = Self {
+        at_once: false,
+        first_step: u64::MAX,
+    };
+    pub(super) fn join(&mut self, other: Self) {
+        self.at_once |= other.at_once;
+        self.first_step = self.first_step.min(other.first_step);
+    }
+}
+
+/// Slots of one class at a port.
+#[derive(Debug, Default)]
+pub(super) struct Level {
+    pub(super) groups: Vec<Group>,
+    pub(super) slots: usize,
+    /// Transmission times of its frames and how many slots have them; sorted.
+    pub(super) owns: Vec<(u64, u32)>,
+    /// Sum of [`Demand::share`].
+    shares: u128,
+    pub(super) blocking: u64,
+    /// Slots whose arrivals have no bound.
+    pub(super) late: u32,
+    pub(super) now: Now,
+    pub(super) pending: Vec<u32>,
+    /// To be evaluated, whatever its pending slots say.
+    pub(super) must: bool,
+    pub(super) saved: u64,
+}
+
+/// What an evaluation of a level found.
+#[derive(Debug, Default)]
+pub(super) struct Now {
+    pub(super) outcome: Outcome,
+    pub(super) is_unbounded: bool,
+    /// Releases after this window do not count.
+    pub(super) end: u64,
+    /// Could less jitter of the present flows make its responses shorter?
+    pub(super) is_busy: bool,
+    /// Its cycle was given up.
+    pub(super) gave_up: bool,
+}
+
+impl Now {
+    pub(super) fn response(&self, own: u64) -> u64 {
+        let worst = &self.outcome.worst;
+        match worst.binary_search_by_key(&own, |(own, _)| *own) {
+            Ok(place) if !self.is_unbounded => worst[place].1.response,
+            _ => NEVER,
+        }
+    }
+}
+
+/// How many frames there are of each size, by size.
+type Sizes = Vec<(u32, u32)>;
+
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) sorts: bool,
+    pub(super) is_covered: bool,
+    best_effort: u64,
+    /// Largest frames of the streams of each class.
+    sizes: [Sizes; RANKS],
+    /// Streams of each class without a declared arrival.
+    unbounded: [u32; RANKS],
+}
+
+impl Port {
+    /// Its streams of this class without a declared arrival, and more urgent ones where it sorts.
+    fn is_flooded(&self, class: usize) -> bool {
+        let from = if self.sorts { class } else { 0 };
+        self.unbounded[from..].iter().any(|count| *count > 0)
+    }
+}
+
+/// A stream of the state.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) stream: Stream,
+    pub(super) flows: Vec<u32>,
+    /// The transaction that touched it last.
+    pub(super) touched: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) ports: Vec<Port>,
+    pub(super) levels: Vec<Level>,
+    pub(super) slots: Vec<Slot>,
+    /// Blocks of slots that are free, by length.
+    free_slots: BTreeMap<usize, Vec<u32>>,
+    pub(super) flows: Vec<Option<Flow>>,
+    free_flows: Vec<u32>,
+    pub(super) streams: Vec<Option<Entry>>,
+    free_streams: Vec<u32>,
+    /// Slots of all present flows.
+    pub(super) hops: usize,
+}
+
+/// Why the analysis of the state does not cover a port.
+pub(super) fn uncovered(network: &Network, id: PortId) -> Option<&'static str> {
+    let port = &network.ports[id.index()];
+    if matches!(port.discipline, Discipline::Drr(_)) {
+        return Some("serves its classes by deficit round robin");
+    }
+    if port.medium.is_some() {
+        return Some("shares a half-duplex medium");
+    }
+    port.slots.is_some().then_some("sends in slots")
+}
+
+impl State {
+    pub(super) fn new(network: &Network, assume_best_effort: bool) -> Self {
+        let bytes = if assume_best_effort {
+            network.best_effort_frame
+        } else {
+            WireBytes(0)
+        };
+        let ports = (0..network.ports.len()).map(|index| {
+            let (id, port) = (PortId::new(index), &network.ports[index]);
+            Port {
+                sorts: port.discipline == Discipline::StrictPriority,
+                is_covered: uncovered(network, id).is_none()
+                    && crate::cause::unanalysable(network, id).is_none(),
+                best_effort: port.rate.transmission_time(bytes).0,
+                sizes: Default::default(),
+                unbounded: [0; RANKS],
+            }
+        });
+        Self {
+            ports: ports.collect(),
+            levels: (0..network.ports.len() * RANKS)
+                .map(|_| Level::default())
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn level_of(&self, port: PortId, class: Class) -> usize {
+        let rank = if self.ports[port.index()].sorts {
+            7 - usize::from(class.0.min(7))
+        } else {
+            0
+        };
+        port.index() * RANKS + rank
+    }
+
+    /// Makes room for a stream and its flows; nothing is attached yet.
+    pub(super) fn allot(&mut self, network: &Network, stream: Stream) -> u32 {
+        let id = self.free_streams.pop().unwrap_or(self.streams.len() as u32);
+        let mut found = Vec::new();
+        let zero = timebound_model::Span::ZERO;
+        crate::layout::flows_of_stream(
+            &stream,
+            timebound_model::StreamId(id),
+            zero,
+            &mut Vec::new(),
+            &mut found,
+        );
+        let hops = stream.tree.hops.len();
+        let mut flows = Vec::with_capacity(found.len());
+        for mut flow in found {
+            flow.first_hop = self.allot_slots(hops);
+            let index = self.free_flows.pop().unwrap_or(self.flows.len() as u32);
+            self.fill(network, &stream, &flow, index);
+            flows.push(index);
+            put(&mut self.flows, index, flow);
+        }
+        put(
+            &mut self.streams,
+            id,
+            Entry {
+                stream,
+                flows,
+                touched: 0,
+            },
+        );
+        id
+    }
+
+    fn allot_slots(&mut self, count: usize) -> usize {
+        if let Some(start) = self.free_slots.get_mut(&count).and_then(Vec::pop) {
+            return start as usize;
+        }
+        let start = self.slots.len();
+        self.slots.resize(start + count, BLANK);
+        start
+    }
+
+    fn fill(&mut self, network: &Network, stream: &Stream, flow: &Flow, index: u32) {
+        let first = flow.first_hop;
+        let tree = &stream.tree;
+        for (position, hop) in tree.hops.iter().enumerate() {
+            let port = &network.ports[hop.port.index()];
+            let mut slot = Slot {
+                flow: index,
+                level: self.level_of(hop.port, stream.class) as u32,
+                own: flow.passage(port.rate).0,
+                traversal: flow.jitter,
+                ..BLANK
+            };
+            let mut before = 0;
+            if let Some(parent) = hop.parent {
+                let link = &network.ports[tree.hops[parent as usize].port.index()];
+                let before_it = tree.hops[parent as usize];
+                let (least, greatest) = network.switching(before_it);
+                let from = &mut self.slots[first + parent as usize];
+                slot.is_copied = before_it.forks;
+                slot.parent = (first + parent as usize) as u32;
+                slot.earliest = from
+                    .earliest
+                    .saturating_add(from.own)
+                    .saturating_add(link.propagation.0)
+                    .saturating_add(least.0);
+                slot.traversal = crossing(link).saturating_add(greatest).0;
+                slot.sibling = std::mem::replace(&mut from.first_child, (first + position) as u32);
+                before = from.floor;
+            }
+            slot.floor = before.saturating_add(slot.traversal).saturating_add(slot.own);
+            slot.departure = slot.floor;
+            self.slots[first + position] = slot;
+        }
+        for leaf in &tree.leaves {
+            self.slots[first + leaf.hop as usize].is_leaf = true;
+        }
+    }
+
+    /// Gives back what [`State::allot`] took.
+    pub(super) fn release(&mut self, id: u32) -> Option<Stream> {
+        let entry = self.streams[id as usize].take()?;
+        for index in entry.flows.into_iter().rev() {
+            if let Some(flow) = self.flows[index as usize].take() {
+                let blocks = self.free_slots.entry(entry.stream.tree.hops.len()).or_default();
+                blocks.push(flow.first_hop as u32);
+            }
+            self.free_flows.push(index);
+        }
+        self.free_streams.push(id);
+        Some(entry.stream)
+    }
+
+    /// Puts a stream that was allotted into its levels. `jitters` are those of its slots, flow by flow, or their floors. Returns the levels
+    /// to evaluate.
+    pub(super) fn attach(
+        &mut self,
+        network: &Network,
+        id: u32,
+        jitters: Option<&[u64]>,
+        dirty: &mut Vec<u32>,
+    ) {
+        let Some(entry) = self.streams[id as usize].take() else {
+            return;
+        };
+        let mut jitters = jitters.into_iter().flatten();
+        for &index in &entry.flows {
+            let Some(flow) = self.flows[index as usize].take() else {
+                continue;
+            };
+            for slot in flow.first_hop..flow.first_hop + entry.stream.tree.hops.len() {
+                let data = &self.slots[slot];
+                let floor = data.floor.saturating_sub(data.earliest).saturating_sub(data.own);
+                let jitter = jitters.next().copied().unwrap_or(floor);
+                self.attach_slot(network, &flow, slot, jitter);
+            }
+            self.flows[index as usize] = Some(flow);
+        }
+        self.count(network, &entry.stream, true, dirty);
+        self.streams[id as usize] = Some(entry);
+    }
+
+    fn attach_slot(&mut self, network: &Network, flow: &Flow, slot: usize, jitter: u64) {
+        let input = match self.slots[slot].parent {
+            NONE => NONE,
+            parent => self.slots[parent as usize].level / RANKS as u32,
+        };
+        let data = &mut self.slots[slot];
+        let port = &network.ports[data.level as usize / RANKS];
+        let level = &mut self.levels[data.level as usize];
+        let found = level.groups.iter().position(|group| group.input == input);
+        let index = found.unwrap_or_else(|| {
+            level.groups.push(Group::new(input));
+            level.groups.len() - 1
+        });
+        let demand = Demand::new(flow.period, flow.passage(port.rate).1, jitter);
+        let group = &mut level.groups[index];
+        (data.group, data.place) = (index as u32, group.slots.len() as u32);
+        group.slots.push(slot as u32);
+        group.demands.push(demand);
+        group.at_once += u128::from(demand.at_once());
+        group.weight += u128::from(demand.weight());
+        group.first_step = group.first_step.min(demand.first_step());
+        group.frames.add(flow, data.is_copied);
+        group.draw_line(network, port);
+        level.slots += 1;
+        level.late += u32::from(data.is_late);
+        level.shares += u128::from(demand.share());
+        match level.owns.binary_search_by_key(&data.own, |(own, _)| *own) {
+            Ok(place) => level.owns[place].1 += 1,
+            Err(place) => level.owns.insert(place, (data.own, 1)),
+        }
+        self.hops += 1;
+    }
+
+    /// Takes a stream out of its levels; it stays allotted. Returns the jitters of its slots.
+    pub(super) fn detach(&mut self, network: &Network, id: u32, dirty: &mut Vec<u32>) -> Vec<u64> {
+        let mut jitters = Vec::new();
+        let Some(entry) = self.streams[id as usize].take() else {
+            return jitters;
+        };
+        for &index in &entry.flows {
+            let first = self.flows[index as usize]
+                .as_ref()
+                .map_or(0, |flow| flow.first_hop);
+            for slot in first..first + entry.stream.tree.hops.len() {
+                jitters.push(self.detach_slot(network, slot));
+            }
+        }
+        self.count(network, &entry.stream, false, dirty);
+        self.streams[id as usize] = Some(entry);
+        jitters
+    }
+
+    fn detach_slot(&mut self, network: &Network, slot: usize) -> u64 {
+        let data = self.slots[slot].clone();
+        let level = &mut self.levels[data.level as usize];
+        let group = &mut level.groups[data.group as usize];
+        let demand = group.demands.swap_remove(data.place as usize);
+        group.slots.swap_remove(data.place as usize);
+        if let Some(moved) = group.slots.get(data.place as usize) {
+            self.slots[*moved as usize].place = data.place;
+        }
+        group.at_once -= u128::from(demand.at_once());
+        group.weight -= u128::from(demand.weight());
+        group.is_stale |= demand.first_step() == group.first_step;
+        level.slots -= 1;
+        level.late -= u32::from(data.is_late);
+        level.shares -= u128::from(demand.share());
+        if let Ok(place) = level.owns.binary_search_by_key(&data.own, |(own, _)| *own) {
+            level.owns[place].1 -= 1;
+            if level.owns[place].1 == 0 {
+                level.owns.remove(place);
+            }
+        }
+        self.hops -= 1;
+        group.frames = Frames::NONE;
+        for &other in &group.slots {
+            let other = &self.slots[other as usize];
+            if let Some(flow) = &self.flows[other.flow as usize] {
+                group.frames.add(flow, other.is_copied);
+            }
+        }
+        group.draw_line(network, &network.ports[data.level as usize / RANKS]);
+        demand.jitter()
+    }
+
+    /// Counts a stream at its ports, or no longer, and lists the levels that this changes.
+    fn count(&mut self, network: &Network, stream: &Stream, present: bool, dirty: &mut Vec<u32>) {
+        let bytes = stream.arrival.largest_frame().0;
+        let class = usize::from(stream.class.0.min(7));
+        let floods = matches!(stream.arrival, timebound_model::Arrival::Unbounded { .. });
+        for hop in &stream.tree.hops {
+            let port = &mut self.ports[hop.port.index()];
+            tally(&mut port.sizes[class], bytes, present);
+            if floods && present {
+                port.unbounded[class] += 1;
+            } else if floods {
+                port.unbounded[class] -= 1;
+            }
+            let own = self.level_of(hop.port, stream.class);
+            let base = hop.port.index() * RANKS;
+            for level in base..base + RANKS {
+                let blocking = self.blocking(network, level);
+                let known = &mut self.levels[level];
+                let differs = std::mem::replace(&mut known.blocking, blocking) != blocking;
+                let is_emptied = level == own && known.slots == 0;
+                if is_emptied || (known.slots > 0 && (level >= own || differs)) {
+                    dirty.push(level as u32);
+                }
+            }
+        }
+    }
+
+    /// Longest transmission below a level.
+    fn blocking(&self, network: &Network, level: usize) -> u64 {
+        let port = &self.ports[level / RANKS];
+        let class = if port.sorts { 7 - level % RANKS } else { 0 };
+        let below = port.sizes[..class].iter().filter_map(|sizes| sizes.last());
+        let largest = below.map(|(bytes, _)| *bytes).max().unwrap_or(0);
+        let rate = network.ports[level / RANKS].rate;
+        rate.transmission_time(WireBytes(largest)).0.max(port.best_effort)
+    }
+
+    /// Gives a slot this jitter; `None`: its arrivals have no bound.
+    pub(super) fn set_jitter(&mut self, slot: usize, jitter: Option<u64>) -> Reach {
+        let data = &mut self.slots[slot];
+        let level = &mut self.levels[data.level as usize];
+        let mut reach = Reach::NONE;
+        if data.is_late != jitter.is_none() {
+            data.is_late = jitter.is_none();
+            reach.at_once = true;
+            level.late = if data.is_late {
+                level.late + 1
+            } else {
+                level.late - 1
+            };
+        }
+        let group = &mut level.groups[data.group as usize];
+        let demand = &mut group.demands[data.place as usize];
+        let Some(jitter) = jitter.filter(|jitter| *jitter != demand.jitter()) else {
+            return reach;
+        };
+        let (at_once, first_step) = (demand.at_once(), demand.first_step());
+        demand.set_jitter(jitter);
+        if at_once != demand.at_once() {
+            reach.at_once = true;
+            group.at_once = group.at_once - u128::from(at_once) + u128::from(demand.at_once());
+        }
+        reach.first_step = first_step.min(demand.first_step());
+        if demand.first_step() <= group.first_step {
+            group.first_step = demand.first_step();
+            group.is_stale = false;
+        } else {
+            group.is_stale |= first_step == group.first_step;
+        }
+        reach
+    }
+
+    pub(super) fn jitter(&self, slot: usize) -> u64 {
+        let data = &self.slots[slot];
+        let group = &self.levels[data.level as usize].groups[data.group as usize];
+        group.demands[data.place as usize].jitter()
+    }
+
+    /// Is there no bound at a level whatever arrives when?
+    pub(super) fn is_hopeless(&self, level: usize) -> bool {
+        let port = &self.ports[level / RANKS];
+        let class = if port.sorts { 7 - level % RANKS } else { 0 };
+        !port.is_covered || port.is_flooded(class) || self.is_exhausted(level)
+    }
+
+    /// Do a level and those above it need the whole port?
+    pub(super) fn is_exhausted(&self, level: usize) -> bool {
+        let levels = &self.levels[level / RANKS * RANKS..=level];
+        !surely_fits(levels.iter().map(|level| level.shares).sum()) && self.utilisation(level).is_exhausted()
+    }
+
+    /// Of a level and those above it.
+    pub(super) fn utilisation(&self, level: usize) -> Utilisation {
+        let levels = &self.levels[level / RANKS * RANKS..=level];
+        let groups = levels.iter().flat_map(|level| &level.groups);
+        let demands: Vec<Demand> = groups.flat_map(|group| group.demands.iter().copied()).collect();
+        Utilisation::of(&demands)
+    }
+
+    /// Is there no bound at a more urgent level of the same port?
+    pub(super) fn is_unbounded_above(&self, level: usize) -> bool {
+        let above = &self.levels[level / RANKS * RANKS..level];
+        above
+            .iter()
+            .any(|above| above.slots > 0 && above.now.is_unbounded)
+    }
+}
+
+impl Group {
+    fn draw_line(&mut self, network: &Network, port: &timebound_model::Port) {
+        let input = network.ports.get(self.input as usize);
+        self.line = input.map(|input| shaping(network, input, port, self.frames));
+    }
+    pub(super) fn is_slow(&self) -> bool {
+        !self.slots.is_empty() && self.line.is_some_and(|line| line.slope < ONE)
+    }
+    /// With these demands in place of its own, if any.
+    pub(super) fn bundle<'a>(&'a self, shaped: bool) -> Option<Bundle<'a>> {
+        (!self.slots.is_empty()).then(|| Bundle {
+            demands: &self.demands,
+            at_once: u64::try_from(self.at_once).unwrap_or(u64::MAX),
+            first_step: self.first_step,
+            line: self.line.filter(|_| shaped),
+        })
+    }
+}
+
+pub(super) const BLANK: Slot = Slot {
+    flow: NONE,
+    level: NONE,
+    group: 0,
+    place: 0,
+    parent: NONE,
+    first_child: NONE,
+    sibling: NONE,
+    is_copied: false,
+    is_leaf: false,
+    is_late: false,
+    is_pending: false,
+    saved: 0,
+    own: 0,
+    earliest: 0,
+    traversal: 0,
+    floor: 0,
+    departure: 0,
+};
+
+fn put<T>(slab: &mut Vec<Option<T>>, index: u32, value: T) {
+    if index as usize == slab.len() {
+        slab.push(Some(value));
+    } else {
+        slab[index as usize] = Some(value);
+    }
+}
+
+fn tally(sizes: &mut Sizes, bytes: u32, present: bool) {
+    match sizes.binary_search_by_key(&bytes, |(bytes, _)| *bytes) {
+        Ok(place) if present => sizes[place].1 += 1,
+        Ok(place) => {
+            sizes[place].1 -= 1;
+            if sizes[place].1 == 0 {
+                sizes.remove(place);
+            }
+        }
+        Err(place) if present => sizes.insert(place, (bytes, 1)),
+        Err(_) => {}
+    }
+}
