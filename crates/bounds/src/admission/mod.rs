@@ -361,7 +361,7 @@ impl Admission {
         let last = path
             .last()
             .and_then(|slot| self.state.flows[self.state.slots[*slot as usize].flow as usize].as_ref());
-        let (Some(from_nominal), Some(flow)) = (self.from_nominal(id, leaf, departure), last) else {
+        let (Some(from_nominal), Some(flow)) = (self.bound_at(id, leaf, departure), last) else {
             let (port, reason) = self.reason(id, leaf);
             return match port {
                 Some(port) => Outcome::NoFiniteBound { port, reason },

@@ -231,14 +231,14 @@ impl Admission {
             return;
         };
         for leaf in &entry.stream.tree.leaves {
-            let bound = self.from_nominal(id, *leaf, |slot| self.state.slots[slot as usize].departure);
+            let bound = self.bound_at(id, *leaf, |slot| self.state.slots[slot as usize].departure);
             if bound.is_some_and(|bound| bound <= deadline) {
                 continue;
             }
             let before = if is_new {
                 None
             } else {
-                self.from_nominal(id, *leaf, |slot| self.journal.departure_before(slot, &self.state))
+                self.bound_at(id, *leaf, |slot| self.journal.departure_before(slot, &self.state))
             };
             let got_worse = match (before, bound) {
                 (Some(before), Some(bound)) => bound > before,
@@ -334,7 +334,7 @@ impl Admission {
     }
 
     /// A stream's bound at a receiver, from the nominal release, where slots have these departures.
-    pub(super) fn from_nominal(&self, id: u32, leaf: Leaf, departure: impl Fn(u32) -> u64) -> Option<Span> {
+    pub(super) fn bound_at(&self, id: u32, leaf: Leaf, departure: impl Fn(u32) -> u64) -> Option<Span> {
         let entry = self.state.streams[id as usize].as_ref()?;
         let tree = &entry.stream.tree;
         let mut hop = Some(leaf.hop);

@@ -101,6 +101,8 @@ pub(crate) fn declaration(bytes: &mut Bytes<'_>) -> Declaration {
             kind: kind(bytes, index),
             switching_min_ns: a.min(b),
             switching_max_ns: a.max(b),
+            replication_min_ns: a.min(b) / 2,
+            replication_max_ns: a.max(b) / 2,
         });
     }
     for index in 1..nodes + bytes.below(4) {
