@@ -263,16 +263,6 @@ impl Tree {
         path.reverse();
         path
     }
-    /// Sets [`Hop::forks`] of every hop, once all are there.
-    pub fn mark_forks(&mut self) {
-        let mut fed = vec![0u32; self.hops.len()];
-        for parent in self.hops.iter().filter_map(|hop| hop.parent) {
-            fed[parent as usize] += 1;
-        }
-        for (hop, fed) in self.hops.iter_mut().zip(fed) {
-            hop.forks = fed > 1;
-        }
-    }
     /// Indices of the hops that `hop` feeds (`None`: the hops at the source).
     pub fn children(&self, hop: Option<u32>) -> impl Iterator<Item = u32> + '_ {
         (0u32..)
