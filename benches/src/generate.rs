@@ -39,6 +39,13 @@ struct Plan {
 /// If the generator makes a network that does not compile.
 #[must_use]
 pub fn network(seed: u64, index: u64) -> Network {
+    let (declaration, utilisation) = declaration(seed, index);
+    loaded(declaration, utilisation)
+}
+
+/// What [`network`] is made of: periods that are yet to be stretched, and the utilisation that the busiest port is to have.
+#[must_use]
+pub fn declaration(seed: u64, index: u64) -> (Declaration, f64) {
     let mut draw = Draw::of(seed, index);
     let plan = plan(&mut draw);
     let mut declaration = Declaration {
@@ -54,7 +61,7 @@ pub fn network(seed: u64, index: u64) -> Network {
         .map(|number| stream(&mut draw, &plan, number))
         .collect();
     let percent = draw.between(10, 99);
-    loaded(declaration, percent as f64 / 100.0)
+    (declaration, percent as f64 / 100.0)
 }
 
 fn plan(draw: &mut Draw) -> Plan {

@@ -50,11 +50,18 @@ pub fn check(seed: u64, index: u64, evaluations: u64) -> Held {
 /// Bounds by every safe method, one plain simulation and a search with so many evaluations for each receiver.
 #[must_use]
 pub fn hold(network: &Arc<Network>, seed: u64, evaluations: u64) -> Held {
+    hold_with(network, seed, evaluations, true)
+}
+
+/// The same with or without undeclared best effort on every port.
+#[must_use]
+pub fn hold_with(network: &Arc<Network>, seed: u64, evaluations: u64, best_effort: bool) -> Held {
     let analyses = METHODS.map(|method| {
         analyse(
             network,
             &BoundOptions {
                 method,
+                assume_best_effort: best_effort,
                 ..BoundOptions::default()
             },
         )
@@ -78,6 +85,7 @@ pub fn hold(network: &Arc<Network>, seed: u64, evaluations: u64) -> Held {
             evaluations: evaluations * leaves as u64,
             seed,
             witness: witness::of(&analyses[2]),
+            best_effort,
             ..SearchOptions::default()
         },
     );

@@ -6,6 +6,7 @@ pub mod corpus;
 pub mod draw;
 pub mod generate;
 pub mod hold;
+pub mod media;
 pub mod parts;
 pub mod spread;
 pub mod witness;

@@ -1,8 +1,10 @@
 //! Why a stream has no bound, and how that spreads.
 
+use crate::demand::HORIZON;
 use crate::layout::{Level, NONE};
 use crate::result::{Outcome, Utilisation};
-use timebound_model::{Discipline, Network, PortId, StreamId};
+use crate::special::passes;
+use timebound_model::{Arrival, Class, Discipline, Network, PortId, StreamId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -83,14 +85,11 @@ impl Causes {
 /// Why frames that cross `port` leave it at times that the method cannot bound.
 pub(crate) fn unanalysable(network: &Network, id: PortId) -> Option<Cause> {
     let port = &network.ports[id.index()];
-    let what = if matches!(port.discipline, Discipline::Drr(_)) {
-        "serves its classes by deficit round robin"
-    } else if port.medium.is_some() {
-        "shares a half-duplex medium"
+    let shares = port.medium.is_some() && port.slots.is_none();
+    let what = if shares && matches!(port.discipline, Discipline::Drr(_)) && !passes(network, port) {
+        "serves its classes by deficit round robin on a half-duplex medium"
     } else if port.impairments.duplication > 0.0 {
         "duplicates frames"
-    } else if port.slots.is_some() {
-        "sends in slots"
     } else if port.trace.is_some() {
         "has a rate that follows a trace"
     } else if port.impairments.disconnections.is_some() {
@@ -142,6 +141,42 @@ pub(crate) fn endless(network: &Network, port: PortId) -> Cause {
         "delays behind port {} exceed what can be counted in nanoseconds",
         network.port_name(port)
     );
+    Cause::new(Kind::NoFiniteBound, port, text)
+}
+
+/// The same at a weighted port, where only streams of the class itself decide; `None` where all of them declare their arrivals.
+pub(crate) fn undeclared_in_class(network: &Network, port: PortId, class: Class) -> Option<Cause> {
+    let found = network.streams.iter().position(|stream| {
+        stream.class == class
+            && matches!(stream.arrival, Arrival::Unbounded { .. })
+            && stream.tree.hops.iter().any(|hop| hop.port == port)
+    });
+    found.map(|stream| undeclared(network, port, StreamId::new(stream)))
+}
+
+/// Why a level has no bound: what it surely gets is less than what it can need.
+pub(crate) fn no_share(network: &Network, level: &Level) -> Cause {
+    let port = &network.ports[level.port.index()];
+    let (name, class) = (network.port_name(level.port), level.class.0);
+    let text = match &port.discipline {
+        Discipline::Drr(_) if port.slots.is_some() => {
+            format!("class {class} can need more than its share of the slots of port {name}")
+        }
+        Discipline::Drr(_) => format!("class {class} can need more than its share of port {name}"),
+        _ if port.slots.is_some() => {
+            format!("the slots of port {name} are too few for class {class} and above")
+        }
+        _ => format!(
+            "class {class} and above at port {name} can need more than the half-duplex medium leaves them, where every other \
+             sender has a frame for each of theirs"
+        ),
+    };
+    Cause::new(Kind::NoFiniteBound, level.port, text)
+}
+
+/// Why a level has no bound: its delays have no end in sight.
+pub(crate) fn too_late(network: &Network, port: PortId) -> Cause {
+    let text = format!("delays at port {} exceed {HORIZON} ns", network.port_name(port));
     Cause::new(Kind::NoFiniteBound, port, text)
 }
 

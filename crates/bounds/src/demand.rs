@@ -114,6 +114,9 @@ impl Effort {
     pub(crate) const fn spend(&mut self, amount: u64) {
         self.left = self.left.saturating_sub(amount);
     }
+    pub(crate) const fn left(&self) -> u64 {
+        self.left
+    }
     pub(crate) const fn is_spent(&self) -> bool {
         self.left == 0
     }

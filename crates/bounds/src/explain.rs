@@ -153,7 +153,11 @@ impl<'a> Explainer<'a> {
         let work = self.pass.settled.port(level.port.index());
         let found = work.outcome(index).worst.iter().find(|(own, _)| *own == data.own);
         let worst = found.map(|(_, worst)| *worst).unwrap_or_default();
-        let unshaped = self.unshaped(&work, index, data.own);
+        let unshaped = if has_turns(port) {
+            Some(Span(worst.response))
+        } else {
+            self.unshaped(&work, index, data.own)
+        };
         let traversal = match path.get(position + 1) {
             Some(next) => Span(layout.slots[slot_of(layout, flow, *next)].traversal),
             None => crossing(port),

@@ -12,6 +12,7 @@ use crate::bundle::Line;
 use crate::demand::Demand;
 use crate::options::{Method, Options};
 use crate::service::bucket::{Envelope, burst_time};
+use crate::special::{passes, sorts};
 use timebound_model::{
     Arrival, Class, Discipline, Network, Port, PortId, Rate, Span, Stream, StreamId, WireBytes,
 };
@@ -125,6 +126,13 @@ impl PortUse {
             .map(Class)
             .filter(|class| self.largest[usize::from(class.0)] > 0)
     }
+    /// The largest frame of a class, 0 if none uses the port.
+    pub(crate) fn largest_of(&self, class: usize) -> u32 {
+        self.largest[class]
+    }
+    pub(crate) fn largest_frame(&self) -> u32 {
+        self.largest.iter().copied().max().unwrap_or(0)
+    }
 }
 
 #[derive(Debug)]
@@ -161,7 +169,7 @@ struct Place {
 
 /// Where slots of a class at a port lie: by port, then by falling class where the port sorts by class.
 fn key(network: &Network, port: PortId, class: Class) -> usize {
-    let rank = if network.ports[port.index()].discipline == Discipline::StrictPriority {
+    let rank = if sorts(&network.ports[port.index()].discipline) {
         usize::from(7 - class.0.min(7))
     } else {
         0
@@ -237,8 +245,10 @@ impl Layout {
                     at = self.group(network, places, at, shaped);
                 }
                 let level = self.level(network, PortId::new(port), place.key as usize % 8);
+                // Nobody is more urgent at a weighted port.
+                let weighted = matches!(network.ports[port].discipline, Discipline::Drr(_));
                 self.levels.push(Level {
-                    port_start,
+                    port_start: if weighted { level_start } else { port_start },
                     start: level_start,
                     end: at,
                     groups: level_group..self.groups.len(),
@@ -269,10 +279,11 @@ impl Layout {
             (slot.flow, slot.level) = (place.flow, self.levels.len() as u32);
             end += 1;
         }
+        // Out of a shared segment frames pass at the rates of their senders.
         let line = network
             .ports
             .get(first.input as usize)
-            .filter(|_| shaped)
+            .filter(|input| shaped && !passes(network, input))
             .map(|input| shaping(network, input, port, frames));
         self.groups.push(Group {
             start,
@@ -285,7 +296,11 @@ impl Layout {
 
     fn level(&self, network: &Network, port: PortId, rank: usize) -> Level {
         let strict = network.ports[port.index()].discipline == Discipline::StrictPriority;
-        let class = if strict { 7 - rank } else { 0 };
+        let class = if sorts(&network.ports[port.index()].discipline) {
+            7 - rank
+        } else {
+            0
+        };
         let below = if strict {
             &self.ports[port.index()].largest[..class]
         } else {
@@ -303,7 +318,12 @@ impl Layout {
             start: 0,
             end: 0,
             groups: 0..0,
-            blocking: frame.max(self.best_effort[port.index()]),
+            blocking: match &network.ports[port.index()].discipline {
+                _ if passes(network, &network.ports[port.index()]) => 0,
+                // Other classes have their turns; undeclared traffic has class 0.
+                Discipline::Drr(_) if class > 0 => 0,
+                _ => frame.max(self.best_effort[port.index()]),
+            },
             is_lowest: largest == 0,
         }
     }
@@ -321,7 +341,9 @@ impl Layout {
             let (mut rate, mut own, mut weight, mut share) = (None, 0, 0, 0);
             for (position, hop) in stream.tree.hops.iter().enumerate() {
                 let port = &network.ports[hop.port.index()];
-                if rate != Some(port.rate) {
+                if passes(network, port) {
+                    (rate, own, weight, share) = (None, 0, 0, 0);
+                } else if rate != Some(port.rate) {
                     rate = Some(port.rate);
                     (own, weight) = flow.passage(port.rate);
                     share = Demand::share_of(flow.period, weight);
@@ -352,9 +374,9 @@ impl Layout {
     }
 
     /// The level of a class at a port, if a stream with a declared arrival uses it.
-    pub(crate) fn level_at(&self, port: usize, class: Class, strict: bool) -> Option<usize> {
+    pub(crate) fn level_at(&self, port: usize, class: Class, sorts: bool) -> Option<usize> {
         let mut levels = self.ports[port].levels.clone();
-        levels.find(|level| !strict || self.levels[*level].class == class)
+        levels.find(|level| !sorts || self.levels[*level].class == class)
     }
 }
 

@@ -22,6 +22,7 @@ mod safety;
 mod server;
 mod service;
 mod settled;
+mod special;
 mod trajectory;
 mod utilisation;
 

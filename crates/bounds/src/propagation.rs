@@ -26,7 +26,8 @@ use crate::level::{Scratch, Worst};
 use crate::order::{self, Lists};
 use crate::result::Utilisation;
 use crate::settled::{NEVER, Outcome, PortWork, Seen, Settled};
-use timebound_model::{Discipline, Network};
+use crate::special::{Special, Unbounded, is_special, passes, sorts};
+use timebound_model::{Discipline, Network, PortId};
 
 /// One analysis.
 #[derive(Debug)]
@@ -93,9 +94,16 @@ impl<'a> Propagation<'a> {
         if let Some(cause) = cause::unanalysable(self.network, level.port) {
             return Some(cause);
         }
-        let sorts = self.network.ports[level.port.index()].discipline == Discipline::StrictPriority;
+        let port = &self.network.ports[level.port.index()];
+        if passes(self.network, port) {
+            return None;
+        }
+        if matches!(port.discipline, Discipline::Drr(_)) {
+            // Other classes have no more than their share, whatever they promise.
+            return cause::undeclared_in_class(self.network, level.port, level.class);
+        }
         match self.layout.ports[level.port.index()].unbounded {
-            Some((class, stream)) if !sorts || class >= level.class => {
+            Some((class, stream)) if !sorts(&port.discipline) || class >= level.class => {
                 return Some(cause::undeclared(self.network, level.port, stream));
             }
             _ => {}
@@ -114,7 +122,11 @@ impl<'a> Propagation<'a> {
     fn inputs(&self) -> Lists {
         let mut lists = Lists::with_capacity(self.layout.levels.len(), self.layout.groups.len());
         for (index, level) in self.layout.levels.iter().enumerate() {
-            if index > self.layout.ports[level.port.index()].levels.start {
+            let all = self.layout.ports[level.port.index()].levels.clone();
+            if self.is_weighted(index) {
+                all.filter(|other| *other != index)
+                    .for_each(|other| lists.add(other as u32));
+            } else if index > all.start {
                 lists.add(index as u32 - 1);
             }
             for group in self.layout.groups[level.groups.clone()]
@@ -142,8 +154,14 @@ impl<'a> Propagation<'a> {
     }
 
     fn alike(&self, input: usize, port: usize) -> bool {
-        let sorts = |port: usize| self.network.ports[port].discipline == Discipline::StrictPriority;
+        let sorts = |port: usize| sorts(&self.network.ports[port].discipline);
         !sorts(input) || sorts(port)
+    }
+
+    /// Does the level share its port with others by weights?
+    fn is_weighted(&self, index: usize) -> bool {
+        let port = &self.network.ports[self.layout.levels[index].port.index()];
+        matches!(port.discipline, Discipline::Drr(_)) && !passes(self.network, port)
     }
 
     fn feeder(&self, slot: usize) -> u32 {
@@ -225,15 +243,10 @@ impl<'a> Propagation<'a> {
         let mut work = self.settled.port(level.port.index());
         let (arrivals, cause) = self.arrive(index, &mut work);
         self.spread_cause(index, cause);
-        if self.settled.level_cause(index) == NONE && !self.respond(index, &mut work, worker) {
-            let text = format!(
-                "delays at port {} exceed {HORIZON} ns",
-                self.network.port_name(level.port)
-            );
-            let cause = self
-                .settled
-                .add_cause(Cause::new(Kind::NoFiniteBound, level.port, text));
-            self.settled.set_level_cause(index, cause);
+        if self.settled.level_cause(index) == NONE
+            && let Err(cause) = self.respond(index, &mut work, worker)
+        {
+            self.settled.set_level_cause(index, self.settled.add_cause(cause));
         }
         News {
             arrivals,
@@ -297,7 +310,7 @@ impl<'a> Propagation<'a> {
             return;
         }
         let level = &self.layout.levels[index];
-        if index > self.layout.ports[level.port.index()].levels.start {
+        if index > self.layout.ports[level.port.index()].levels.start && !self.is_weighted(index) {
             let above = self.settled.level_cause(index - 1);
             if above != NONE {
                 self.settled.set_level_cause(index, above);
@@ -316,8 +329,38 @@ impl<'a> Propagation<'a> {
         }
     }
 
-    /// Worst cases of every transmission time of a level; `false` beyond the horizon.
-    fn respond(&self, index: usize, work: &mut PortWork, worker: &mut Worker) -> bool {
+    /// Worst cases of every transmission time of a level, or why there are none.
+    fn respond(&self, index: usize, work: &mut PortWork, worker: &mut Worker) -> Result<(), Cause> {
+        let id = self.layout.levels[index].port;
+        if is_special(&self.network.ports[id.index()]) {
+            let special = self.special(id, work);
+            let found = special.responses(index, &mut worker.effort);
+            let outcome = found.map_err(|why| match why {
+                Unbounded::Overloaded => cause::no_share(self.network, &self.layout.levels[index]),
+                Unbounded::TooLong => cause::too_late(self.network, id),
+            })?;
+            work.set_outcome(index, outcome);
+            return Ok(());
+        }
+        if self.respond_plainly(index, work, worker) {
+            return Ok(());
+        }
+        Err(cause::too_late(self.network, id))
+    }
+
+    /// The service of a port that is more than strict priority at a constant rate.
+    pub(crate) fn special<'b>(&'b self, port: PortId, work: &'b PortWork) -> Special<'b> {
+        Special {
+            network: self.network,
+            layout: &self.layout,
+            settled: &self.settled,
+            port,
+            work,
+        }
+    }
+
+    /// `false` beyond the horizon.
+    fn respond_plainly(&self, index: usize, work: &mut PortWork, worker: &mut Worker) -> bool {
         let mut found = self.outcome(index, true, work, worker);
         // A line of slope 1 or more never costs anything. A slower one is rounded up, and may.
         if self.layout.least && self.has_slow_line(index) {

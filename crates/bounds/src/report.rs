@@ -7,9 +7,10 @@ use crate::result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
 };
 use crate::settled::PortWork;
+use crate::special::{is_special, sorts};
 use std::ops::Range;
 use std::sync::Arc;
-use timebound_model::{Class, Discipline, Leaf, PortId, Rate, Span, StreamId};
+use timebound_model::{Class, Leaf, PortId, Rate, Span, StreamId};
 
 const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 
@@ -181,6 +182,11 @@ fn port_result(pass: &Propagation<'_>, work: &PortWork, id: PortId, name: &str) 
     let utilisation = Utilisation::of(work.demands(used.slots.clone()));
     let reason = port_reason(pass, id, lowest);
     let backlog_bytes = match lowest {
+        Some(_) if reason.is_none() && is_special(&pass.network.ports[id.index()]) => {
+            let mut all = used.levels.clone().map(|level| work.outcome(level).backlog);
+            let pending = all.try_fold(0u64, |sum, level| sum.checked_add(level?));
+            pending.and_then(|pending| bytes(pass, id, pending))
+        }
         Some(lowest) if reason.is_none() => {
             let pending = work.outcome(lowest).pending;
             pending.and_then(|pending| bytes(pass, id, pending))
@@ -226,7 +232,8 @@ pub(crate) fn bytes_at(rate: Rate, pending: u64) -> Option<u64> {
 fn class_results(pass: &Propagation<'_>, work: &PortWork, id: PortId) -> Vec<ClassResult> {
     let used = &pass.layout.ports[id.index()];
     let unusable = cause::incomplete(pass.network, id).map(cause::Cause::into_text);
-    let strict = pass.network.ports[id.index()].discipline == Discipline::StrictPriority;
+    let port = &pass.network.ports[id.index()];
+    let strict = sorts(&port.discipline);
     let room = pass.network.ports[id.index()].buffer_bytes;
     let result = |class: Class| {
         let level = pass.layout.level_at(id.index(), class, strict);

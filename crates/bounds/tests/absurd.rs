@@ -8,7 +8,7 @@ use support::{alone, direction};
 use timebound_bounds::{Options, Outcome, Safety, holistic};
 use timebound_model::declaration::{
     ArrivalDecl, Declaration, ImpairmentsDecl, JitterDecl, JitterDistribution, LinkDecl, LossDecl, NodeDecl,
-    NodeKindDecl, QueueDecl, ReleaseDecl, RoleDecl, StreamDecl,
+    NodeKindDecl, QueueDecl, ReleaseDecl, RoleDecl, SlotsDecl, StreamDecl,
 };
 use timebound_model::{Span, StreamId, compile};
 
@@ -24,6 +24,20 @@ fn nanos() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Mostly none; often ones that hold no frame at the link's rate.
+fn slots() -> impl Strategy<Value = Option<SlotsDecl>> {
+    let some = (nanos(), nanos(), nanos()).prop_map(|(cycle, at, length)| {
+        let cycle_ns = cycle.max(2);
+        let length = 1 + length % (cycle_ns - 1);
+        let at = at % (cycle_ns - length + 1);
+        Some(SlotsDecl {
+            cycle_ns,
+            slots_ns: vec![(at, length)],
+        })
+    });
+    prop_oneof![6 => Just(None), 1 => some]
+}
+
 fn link(nodes: usize) -> impl Strategy<Value = LinkDecl> {
     let rate = prop_oneof![
         Just(100u64),
@@ -34,11 +48,12 @@ fn link(nodes: usize) -> impl Strategy<Value = LinkDecl> {
     let queue = prop_oneof![
         6 => Just(QueueDecl::StrictPriority),
         2 => Just(QueueDecl::Fifo),
-        1 => Just(QueueDecl::Drr { quanta_bytes: [1; 8] })
+        1 => Just(QueueDecl::Drr { quanta_bytes: [1; 8] }),
+        1 => Just(QueueDecl::Drr { quanta_bytes: [1, u32::MAX, 1538, 9_300, 84, 1, 3_000, 1_538] })
     ];
-    let odds = (0u8..20, 0u8..20, 0u8..20, nanos());
+    let odds = (0u8..20, 0u8..20, 0u8..20, nanos(), slots());
     (0..nodes, 0..nodes, rate, nanos(), queue, odds).prop_map(|(a, b, rate_bps, delay, queue, odds)| {
-        let (lossy, doubling, half_duplex, jitter) = odds;
+        let (lossy, doubling, half_duplex, jitter, slots) = odds;
         let distribution = JitterDistribution::Uniform { max_ns: jitter };
         let impairments = ImpairmentsDecl {
             jitter: Some(JitterDecl {
@@ -52,6 +67,9 @@ fn link(nodes: usize) -> impl Strategy<Value = LinkDecl> {
         let mut forward = direction(rate_bps, delay);
         (forward.queue, forward.impairments) = (queue, impairments);
         let backward = forward.clone();
+        if half_duplex > 0 {
+            forward.slots = slots;
+        }
         LinkDecl {
             a: format!("n{a}"),
             b: format!("n{b}"),
@@ -68,6 +86,12 @@ fn stream(nodes: usize) -> impl Strategy<Value = StreamDecl> {
         9 => (nanos(), nanos(), frames)
             .prop_map(|(period_ns, jitter_ns, frames_bytes)| ArrivalDecl::Periodic { period_ns, jitter_ns, frames_bytes }),
         1 => Just(ArrivalDecl::Unbounded { max_frame_bytes: 1538 }),
+        2 => (nanos(), nanos(), 84u32..800, 800u32..1_539).prop_map(|(rate, burst, min_frame_bytes, max_frame_bytes)| ArrivalDecl::TokenBucket {
+            rate_bps: rate.clamp(1, 10_000_000_000_000),
+            burst_bytes: u64::from(max_frame_bytes) + burst % 1_000_000,
+            min_frame_bytes,
+            max_frame_bytes,
+        }),
     ];
     (
         0..nodes,

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use support::{BYTE_PER_NANO, Builder, analyse_alone, bound, leaf};
 use timebound_bounds::{Analysis, Options, Outcome, holistic};
-use timebound_model::declaration::{DirectionDecl, LossDecl, QueueDecl};
+use timebound_model::declaration::{ArrivalDecl, DirectionDecl, LossDecl, QueueDecl, SlotsDecl};
 use timebound_model::{Span, StreamId};
 
 /// a, b - s - t - y, z; each link is changed by its own function.
@@ -159,15 +159,7 @@ fn loss_takes_the_number_only_from_those_who_cross_it() {
 #[test]
 fn what_cannot_be_analysed_spreads_to_its_rivals() {
     type Change = fn(&mut DirectionDecl);
-    let cases: [(Change, &str); 3] = [
-        (
-            |d| {
-                d.queue = QueueDecl::Drr {
-                    quanta_bytes: [1500; 8],
-                }
-            },
-            "deficit round robin",
-        ),
+    let cases: [(Change, &str); 2] = [
         (|d| d.impairments.duplication = 0.1, "duplicates frames"),
         (|d| d.impairments.outages = vec![(5, 10)], "out of service"),
     ];
@@ -207,10 +199,71 @@ fn what_cannot_be_analysed_spreads_to_its_rivals() {
 }
 
 #[test]
-fn half_duplex_is_unsupported() {
+fn weighted_ports_of_a_half_duplex_medium_are_unsupported() {
     let mut builder = plain().stream("f", 5, ("a", &["z"]), SHAPE);
     builder.declaration.links[0].half_duplex = true;
-    assert!(reason(&analyse_alone(&builder), "f").contains("half-duplex"));
+    assert!(has_bound(&analyse_alone(&builder), "f"));
+    builder.declaration.links[0].forward.queue = QueueDecl::Drr {
+        quanta_bytes: [1500; 8],
+    };
+    assert_eq!(
+        reason(&analyse_alone(&builder), "f"),
+        "unsupported: port a->s serves its classes by deficit round robin on a half-duplex medium, which the analysis does not cover"
+    );
+}
+
+#[test]
+fn services_that_are_too_slow_say_whose_they_are() {
+    let weighted = line(|link, direction| {
+        if link == "s-t" {
+            direction.queue = QueueDecl::Drr {
+                quanta_bytes: [10, 10, 10, 10, 10, 10, 10, 10],
+            };
+        }
+    });
+    // Class 5 wants 0.6 where class 6, which promises nothing, may take every other turn.
+    let mut builder =
+        weighted
+            .stream("f", 5, ("a", &["z"]), (100, 0, &[60]))
+            .stream("g", 6, ("b", &["z"]), SHAPE);
+    builder.declaration.streams[1].arrival = ArrivalDecl::Unbounded { max_frame_bytes: 10 };
+    let analysis = analyse_alone(&builder);
+    assert_eq!(
+        reason(&analysis, "f"),
+        "no finite bound: class 5 can need more than its share of port s->t"
+    );
+    builder.declaration.streams[0].arrival = ArrivalDecl::Periodic {
+        period_ns: 100,
+        jitter_ns: 0,
+        frames_bytes: vec![40],
+    };
+    let analysis = analyse_alone(&builder);
+    assert!(
+        reason(&analysis, "f").contains("crosses port t->z"),
+        "the weighted port itself bounds it: {}",
+        reason(&analysis, "f")
+    );
+    let mut slotted = plain().stream("f", 5, ("a", &["z"]), (100, 0, &[60]));
+    slotted.declaration.links[2].forward.slots = Some(SlotsDecl {
+        cycle_ns: 1_000,
+        slots_ns: vec![(0, 500)],
+    });
+    assert_eq!(
+        reason(&analyse_alone(&slotted), "f"),
+        "no finite bound: the slots of port s->t are too few for class 5 and above"
+    );
+    let mut shared = plain().stream("f", 5, ("a", &["z"]), (100, 0, &[60])).stream(
+        "back",
+        5,
+        ("z", &["a"]),
+        (1_000, 0, &[60]),
+    );
+    shared.declaration.links[2].half_duplex = true;
+    assert!(
+        reason(&analyse_alone(&shared), "f").contains("than the half-duplex medium leaves them"),
+        "{}",
+        reason(&analyse_alone(&shared), "f")
+    );
 }
 
 #[test]

@@ -57,6 +57,18 @@ impl Envelope {
         }
     }
 
+    /// The same with a time that each frame costs beside its transmission.
+    pub(crate) fn weight_with(&self, port: Rate, per_frame: u64) -> u64 {
+        let frames = match self.quantum {
+            Quantum::Frame(_) => u128::from(per_frame),
+            // At most one frame for each least frame's worth of tokens; a line, so that fractions of frames add up.
+            Quantum::Tokens(tokens, least) => tokens
+                .saturating_mul(u128::from(per_frame))
+                .div_ceil(TOKENS_PER_BYTE * u128::from(least.0.max(1))),
+        };
+        self.weight(port).saturating_add(nanos(frames))
+    }
+
     /// Transmission time of one release at a port of this rate. Every frame's time is rounded up by less than a nanosecond, where
     /// a byte does not take a whole number of them.
     pub(crate) fn weight(&self, port: Rate) -> u64 {

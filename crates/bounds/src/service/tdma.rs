@@ -73,6 +73,12 @@ impl Tdma {
         (u128::from(self.total) << 40) / u128::from(self.cycle)
     }
 
+    /// `finish(x) <= latency + x / share` for every `x`.
+    pub(crate) fn latency(&self) -> u64 {
+        let wait = self.gaps.iter().copied().max().unwrap_or(0);
+        wait.saturating_add(self.cycle)
+    }
+
     /// Latest time, from the start of a backlog, at which `work` nanoseconds of transmission are done.
     pub(crate) fn finish(&self, work: u128) -> u128 {
         if work == 0 {
@@ -80,7 +86,7 @@ impl Tdma {
         }
         (0..self.starts.len())
             .map(|first| {
-                self.from_slot(first, work)
+                self.after_slot(first, work)
                     .saturating_add(u128::from(self.gaps[first]))
             })
             .max()
@@ -88,7 +94,7 @@ impl Tdma {
     }
 
     /// The same from the start of the slot `first`.
-    fn from_slot(&self, first: usize, work: u128) -> u128 {
+    fn after_slot(&self, first: usize, work: u128) -> u128 {
         // Work counted from the start of the cycle of that slot.
         let upto = (work - 1).saturating_add(u128::from(self.before[first]));
         let total = u128::from(self.total);
@@ -124,6 +130,10 @@ mod tests {
         // It came when 9 were left: 9 + 75 until the next slot.
         let finish = |work| tdma.finish(work);
         assert_eq!([finish(0), finish(10), finish(20), finish(30)], [0, 94, 104, 194]);
+        for work in 0..500 {
+            let line = u128::from(tdma.latency()) + (work << 40) / tdma.share();
+            assert!(finish(work) <= line, "{work}");
+        }
     }
 
     #[test]

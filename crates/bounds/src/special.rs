@@ -1,0 +1,352 @@
+//! Ports whose service is more than strict priority (or one queue) at a constant rate: weighted ones, ports with slots, those of a
+//! half-duplex medium, and the ways out of a shared segment.
+//!
+//! Arrivals are taken as staircases here, without line shaping: that is the holistic form, which every method may use.
+
+use crate::demand::{Effort, HORIZON};
+use crate::layout::{Layout, Level, NONE};
+use crate::level::Worst;
+use crate::service::drr::Share;
+use crate::service::level::{self, Failure, Response, Rival, Weighted};
+use crate::service::tdma::Tdma;
+use crate::service::work::{Work, in_window};
+use crate::settled::{Outcome, PortWork, Settled};
+use std::ops::Range;
+use timebound_model::{Discipline, Network, NodeKind, Port, PortId, WireBytes};
+
+/// Steps that one level may cost before straight lines take the place of its staircases.
+const STEPS: u64 = 1 << 20;
+/// With more sizes than this in a class, all get the response of the least one, which is the longest.
+const MOST_SIZES: usize = 8;
+/// Classes first know only their shares, then what departs from the others, then from those that had no bound before.
+const ROUNDS: usize = 3;
+
+/// Does a queue of its own serve each class? (With one queue for all there is one level.)
+pub(crate) fn sorts(discipline: &Discipline) -> bool {
+    matches!(discipline, Discipline::StrictPriority | Discipline::Drr(_))
+}
+
+/// Is the port a way out of a shared segment, on which nothing is sent a second time?
+pub(crate) fn passes(network: &Network, port: &Port) -> bool {
+    network.nodes[port.node.index()].kind == NodeKind::Segment
+}
+
+/// Is the service of the port none that [`crate::level`] knows?
+pub(crate) fn is_special(port: &Port) -> bool {
+    matches!(port.discipline, Discipline::Drr(_)) || port.medium.is_some() || port.slots.is_some()
+}
+
+/// Why a level of a special port has no responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unbounded {
+    Overloaded,
+    TooLong,
+}
+
+impl From<Failure> for Unbounded {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Overloaded => Self::Overloaded,
+            Failure::TooLong => Self::TooLong,
+        }
+    }
+}
+
+/// A special port with its demands as they stand.
+pub(crate) struct Special<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) layout: &'a Layout,
+    pub(crate) settled: &'a Settled,
+    pub(crate) port: PortId,
+    pub(crate) work: &'a PortWork,
+}
+
+impl Special<'_> {
+    fn port(&self) -> &Port {
+        &self.network.ports[self.port.index()]
+    }
+
+    fn time(&self, bytes: u64) -> u64 {
+        let bytes = WireBytes(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.port().rate.transmission_time(bytes).0
+    }
+
+    /// What each frame waits for on a half-duplex medium: the largest frame of every other sender, best effort included.
+    fn turn(&self) -> u64 {
+        let port = self.port();
+        let Some(medium) = port.medium.filter(|_| port.slots.is_none()) else {
+            return 0;
+        };
+        let others = self.network.ports.iter().zip(0usize..).filter(|(other, index)| {
+            *index != self.port.index() && other.medium == Some(medium) && !passes(self.network, other)
+        });
+        let longest = others.map(|(other, index)| {
+            let declared = self.layout.ports[index].largest_frame();
+            let declared = other.rate.transmission_time(WireBytes(declared)).0;
+            declared.max(self.layout.best_effort[index])
+        });
+        longest.fold(0, u64::saturating_add)
+    }
+
+    /// The demands of some slots with what each frame costs beside its transmission.
+    fn demands(&self, slots: Range<usize>, turn: u64) -> Vec<Work> {
+        let work_of = |slot: usize| {
+            let demand = self.work.demand(slot);
+            let flow = &self.layout.flows[self.layout.slots[slot].flow as usize];
+            let weight = match &flow.envelope {
+                Some(envelope) => envelope.weight_with(self.port().rate, turn),
+                None => demand
+                    .weight()
+                    .saturating_add(turn.saturating_mul(flow.multiplicity)),
+            };
+            Work {
+                period: demand.period(),
+                jitter: demand.jitter(),
+                weight,
+            }
+        };
+        slots.map(work_of).collect()
+    }
+
+    /// Best effort that nobody declared, if any is assumed: its largest frame in bytes, where a slot is long enough for it.
+    fn best_effort(&self) -> u64 {
+        let time = self.layout.best_effort[self.port.index()];
+        let fits = |slots: &timebound_model::Slots| time <= slots.longest().0;
+        if time == 0 || !self.port().slots.as_ref().is_none_or(fits) {
+            return 0;
+        }
+        u64::from(self.network.best_effort_frame.0)
+    }
+
+    /// Worst case of every transmission time of a level, sorted by the latter, and what can wait.
+    pub(crate) fn responses(&self, index: usize, effort: &mut Effort) -> Result<Outcome, Unbounded> {
+        if passes(self.network, self.port()) {
+            return Ok(Outcome {
+                worst: vec![(0, Worst::default())],
+                backlog: Some(0),
+                pending: None,
+            });
+        }
+        let mut steps = STEPS.min(effort.left());
+        let before = steps;
+        let found = match &self.port().discipline {
+            Discipline::Drr(quanta) => self.weighted(index, quanta, &mut steps),
+            Discipline::StrictPriority | Discipline::Fifo => self.ordered(index, &mut steps),
+        };
+        effort.spend(before - steps);
+        let worst = found?;
+        Ok(Outcome {
+            backlog: self.backlog(index, &worst),
+            worst,
+            pending: None,
+        })
+    }
+
+    /// Strict priority or one queue, on a medium or with slots.
+    fn ordered(&self, index: usize, steps: &mut u64) -> Result<Vec<(u64, Worst)>, Failure> {
+        let level = &self.layout.levels[index];
+        let turn = self.turn();
+        let same = self.demands(level.start..level.end, turn);
+        let higher = self.demands(level.port_start..level.start, turn);
+        let one_queue = !sorts(&self.port().discipline);
+        let slots = self.tdma(level.port_start..level.end, one_queue)?;
+        // Undeclared frames below our class may be under way; in one queue with ours they wait for their own turn or slot.
+        let (blocking, ahead) = match (one_queue, level.blocking) {
+            (false, blocking) => (blocking, 0),
+            (true, 0) => (0, 0),
+            (true, frame) => (0, frame.saturating_add(turn)),
+        };
+        let server = level::Level {
+            blocking,
+            ahead,
+            same: &same,
+            higher: &higher,
+            weighted: None,
+            slots: slots.as_ref(),
+        };
+        let own = self.sizes(level);
+        let found = server.responses(&own, HORIZON, steps)?;
+        Ok(self.by_size(level, &own, &found))
+    }
+
+    /// The slots for the frames of these flows, with best effort where that is in the same queue.
+    fn tdma(&self, of: Range<usize>, with_best_effort: bool) -> Result<Option<Tdma>, Failure> {
+        let Some(slots) = &self.port().slots else {
+            return Ok(None);
+        };
+        let flows = || {
+            self.layout.slots[of.clone()]
+                .iter()
+                .map(|slot| &self.layout.flows[slot.flow as usize])
+        };
+        let mut largest = flows().map(|flow| flow.largest.0).max().map_or(0, u64::from);
+        let mut least = flows().map(|flow| flow.bytes.0).min().map_or(1, u64::from);
+        if with_best_effort && self.best_effort() > 0 {
+            largest = largest.max(self.best_effort());
+            least = least.min(u64::from(WireBytes::MIN.0));
+        }
+        let tdma = Tdma::new(slots, self.time(least), self.time(largest));
+        tdma.map(Some).ok_or(Failure::Overloaded)
+    }
+
+    /// Deficit round robin, perhaps in slots.
+    fn weighted(
+        &self,
+        index: usize,
+        quanta: &[u32; 8],
+        steps: &mut u64,
+    ) -> Result<Vec<(u64, Worst)>, Failure> {
+        let levels = self.layout.ports[self.port.index()].levels.clone();
+        let slots = match &self.port().slots {
+            Some(slots) => {
+                let largest = u64::from(self.layout.ports[self.port.index()].largest_frame());
+                let largest = largest.max(self.best_effort());
+                Some(Tdma::new(slots, 1, self.time(largest)).ok_or(Failure::Overloaded)?)
+            }
+            None => None,
+        };
+        let mut departures: [Option<Vec<Work>>; 8] = Default::default();
+        for _ in 1..ROUNDS {
+            let mut next: [Option<Vec<Work>>; 8] = Default::default();
+            for other in levels.clone().filter(|other| self.has_bounded_arrivals(*other)) {
+                if let Ok(worst) = self.share(other, quanta, &departures, slots.as_ref(), steps) {
+                    let class = usize::from(self.layout.levels[other].class.0);
+                    next[class] = Some(self.departures(other, &worst));
+                }
+            }
+            departures = next;
+        }
+        self.share(index, quanta, &departures, slots.as_ref(), steps)
+    }
+
+    /// One class by its share, and by what is known of the departures of the others.
+    fn share(
+        &self,
+        index: usize,
+        quanta: &[u32; 8],
+        departures: &[Option<Vec<Work>>; 8],
+        slots: Option<&Tdma>,
+        steps: &mut u64,
+    ) -> Result<Vec<(u64, Worst)>, Failure> {
+        let level = &self.layout.levels[index];
+        let class = usize::from(level.class.0);
+        let same = self.demands(level.start..level.end, 0);
+        let ahead = match (class, self.best_effort()) {
+            (0, bytes) if bytes > 0 => self.time(bytes),
+            _ => 0,
+        };
+        let rivals = (0..8usize).filter(|other| *other != class);
+        let rivals = rivals.filter_map(|other| self.rival(other, quanta, departures[other].clone()));
+        let server = level::Level {
+            blocking: 0,
+            ahead,
+            same: &same,
+            higher: &[],
+            weighted: Some(Weighted {
+                rate: self.port().rate,
+                ours: self.class_share(class, quanta),
+                rivals: rivals.collect(),
+            }),
+            slots,
+        };
+        let own = self.sizes(level);
+        let found = server.responses(&own, HORIZON, steps)?;
+        Ok(self.by_size(level, &own, &found))
+    }
+
+    /// Quantum and largest frame of a class; undeclared best effort is of class 0.
+    fn class_share(&self, class: usize, quanta: &[u32; 8]) -> Share {
+        let declared = u64::from(self.layout.ports[self.port.index()].largest_of(class));
+        let undeclared = if class == 0 { self.best_effort() } else { 0 };
+        Share {
+            quantum: u64::from(quanta[class]),
+            largest: declared.max(undeclared),
+        }
+    }
+
+    fn rival(&self, class: usize, quanta: &[u32; 8], departures: Option<Vec<Work>>) -> Option<Rival> {
+        let share = self.class_share(class, quanta);
+        let undeclared = class == 0 && self.best_effort() > 0;
+        (share.largest > 0).then(|| Rival {
+            share,
+            least: u64::from(self.least_frame(class)),
+            // Best effort may come at any time, as much as its share lets through.
+            departures: departures.filter(|_| !undeclared),
+        })
+    }
+
+    /// The least frame of a class; those that promise no size have at least that of Ethernet.
+    fn least_frame(&self, class: usize) -> u32 {
+        let levels = self.layout.ports[self.port.index()].levels.clone();
+        let declared = levels
+            .filter(|level| usize::from(self.layout.levels[*level].class.0) == class)
+            .flat_map(|level| self.layout.levels[level].start..self.layout.levels[level].end)
+            .map(|slot| self.layout.flows[self.layout.slots[slot].flow as usize].bytes.0);
+        let largest = self.layout.ports[self.port.index()].largest_of(class);
+        declared.fold(WireBytes::MIN.0, u32::min).min(largest.max(1))
+    }
+
+    fn has_bounded_arrivals(&self, index: usize) -> bool {
+        let level = &self.layout.levels[index];
+        self.settled.level_cause(index) == NONE
+            && (level.start..level.end).all(|slot| self.settled.arrival_cause(slot) == NONE)
+    }
+
+    /// What departs from a level: its arrivals, later by what a frame takes at most, earlier by what it takes at least.
+    fn departures(&self, index: usize, worst: &[(u64, Worst)]) -> Vec<Work> {
+        let level = &self.layout.levels[index];
+        let mut work = self.demands(level.start..level.end, 0);
+        for (slot, work) in (level.start..level.end).zip(&mut work) {
+            let own = self.layout.slots[slot].own;
+            let response = worst
+                .iter()
+                .find(|(size, _)| *size == own)
+                .map_or(HORIZON, |(_, worst)| worst.response);
+            work.jitter = work.jitter.saturating_add(response.saturating_sub(own));
+        }
+        work
+    }
+
+    /// Transmission times for which responses are worked out, in rising order.
+    fn sizes(&self, level: &Level) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self.layout.slots[level.start..level.end]
+            .iter()
+            .map(|slot| slot.own)
+            .collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.len() > MOST_SIZES {
+            sizes.truncate(1);
+        }
+        sizes
+    }
+
+    /// The responses of all sizes of the level; those that were not worked out get that of the least size.
+    fn by_size(&self, level: &Level, own: &[u64], found: &[Response]) -> Vec<(u64, Worst)> {
+        let mut all: Vec<u64> = self.layout.slots[level.start..level.end]
+            .iter()
+            .map(|slot| slot.own)
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        let of = |size: u64| {
+            let place = own.binary_search(&size).unwrap_or(0);
+            let found = found.get(place).copied().unwrap_or_default();
+            // What it is made of is counted where it is explained.
+            Worst {
+                response: found.response,
+                window: found.window,
+                ..Worst::default()
+            }
+        };
+        all.into_iter().map(|size| (size, of(size))).collect()
+    }
+
+    /// Work of a level that can wait at once, in nanoseconds: all that can arrive within its longest response.
+    fn backlog(&self, index: usize, worst: &[(u64, Worst)]) -> Option<u64> {
+        let level = &self.layout.levels[index];
+        let longest = worst.iter().map(|(_, worst)| worst.response).max()?;
+        let work = in_window(&self.demands(level.start..level.end, 0), longest);
+        u64::try_from(work).ok().filter(|work| *work <= HORIZON)
+    }
+}
