@@ -2,8 +2,9 @@
 
 mod support;
 
-use support::{BYTE_PER_NANO, Builder, analyse_alone, bound, leaf};
-use timebound_bounds::Analysis;
+use support::{BYTE_PER_NANO, Builder, alone, analyse_alone, bound, leaf};
+use timebound_bounds::{Analysis, explain};
+use timebound_model::StreamId;
 use timebound_model::declaration::{ArrivalDecl, NodeDecl, NodeKindDecl, QueueDecl, ReleaseDecl, SlotsDecl};
 
 fn two_hosts() -> Builder {
@@ -128,4 +129,41 @@ fn slots_make_frames_wait() {
     assert_eq!(actual(&analysis, "f"), 40 + 99 + 750 + 200);
     // The lower class has one frame after them in that slot, which loses up to 99 of its 250.
     assert_eq!(actual(&analysis, "low"), 99 + 750 + 1_000 + (240 - 151));
+}
+
+/// What of the first stream's response at its first port is blocking, same, own and service.
+fn explained(builder: &Builder) -> [u64; 4] {
+    let explanation = explain(&builder.network(), &alone(), StreamId(0), 0).expect("a bound");
+    let hop = &explanation.hops[0];
+    assert_eq!(i128::from(hop.response.0), hop.parts.total());
+    assert!(hop.parts.counted && hop.parts.rounding == 0 && hop.parts.higher.is_empty());
+    [
+        hop.parts.blocking.time.0,
+        hop.parts.same.iter().map(|one| one.time.0).sum(),
+        hop.parts.own.0,
+        hop.parts.service.0,
+    ]
+}
+
+#[test]
+fn explanations_call_turns_and_slots_service() {
+    let three = |builder: Builder| {
+        builder
+            .stream("f", 5, ("a", &["z"]), (5_000, 0, &[100]))
+            .stream("g", 5, ("a", &["z"]), (5_000, 0, &[100]))
+            .stream("low", 1, ("a", &["z"]), (5_000, 0, &[40]))
+    };
+    let mut slotted = three(two_hosts());
+    slotted.declaration.links[0].forward.slots = Some(SlotsDecl {
+        cycle_ns: 1_000,
+        slots_ns: vec![(300, 250)],
+    });
+    assert_eq!(explained(&slotted), [40, 100, 100, 99 + 750]);
+    let mut shared = three(two_hosts()).stream("back", 7, ("z", &["a"]), (5_000, 0, &[60]));
+    shared.declaration.links[0].half_duplex = true;
+    assert_eq!(explained(&shared), [40, 100, 100, 2 * 60]);
+    let mut quanta_bytes = [1; 8];
+    (quanta_bytes[5], quanta_bytes[1]) = (200, 100);
+    let weighted = three(two_hosts().change(|d| d.queue = QueueDecl::Drr { quanta_bytes }));
+    assert_eq!(explained(&weighted), [0, 100, 100, 40]);
 }
