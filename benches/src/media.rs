@@ -2,10 +2,10 @@
 
 use crate::draw::Draw;
 use crate::generate;
-use crate::parts::loaded;
+use crate::parts::{loaded, node};
 use timebound_model::Network;
 use timebound_model::declaration::{
-    Declaration, DirectionDecl, ImpairmentsDecl, LinkDecl, NodeDecl, NodeKindDecl, QueueDecl, SlotsDecl,
+    Declaration, DirectionDecl, ImpairmentsDecl, LinkDecl, NodeKindDecl, QueueDecl, SlotsDecl,
 };
 
 /// What differs in a network.
@@ -138,12 +138,9 @@ fn segment(declaration: &mut Declaration, draw: &mut Draw) -> Vec<usize> {
         backward: plain,
         half_duplex: true,
     });
-    declaration.nodes.push(NodeDecl {
-        name: SEGMENT.to_owned(),
-        kind: NodeKindDecl::Segment,
-        switching_min_ns: 0,
-        switching_max_ns: 0,
-    });
+    declaration
+        .nodes
+        .push(node(SEGMENT.to_owned(), NodeKindDecl::Segment, 0, 0));
     members
 }
 

@@ -5,7 +5,7 @@ mod support;
 use support::{BYTE_PER_NANO, Builder, alone, analyse_alone, bound, leaf};
 use timebound_bounds::{Analysis, explain};
 use timebound_model::StreamId;
-use timebound_model::declaration::{ArrivalDecl, NodeDecl, NodeKindDecl, QueueDecl, ReleaseDecl, SlotsDecl};
+use timebound_model::declaration::{ArrivalDecl, NodeKindDecl, QueueDecl, ReleaseDecl, SlotsDecl};
 
 fn two_hosts() -> Builder {
     Builder::new(BYTE_PER_NANO, 0).host("a").host("z").link("a", "z")
@@ -88,12 +88,8 @@ fn a_segment_sends_once_and_serves_its_members_in_turn() {
     for host in ["a", "b", "z"] {
         builder = builder.host(host);
     }
-    builder.declaration.nodes.push(NodeDecl {
-        name: "g".to_owned(),
-        kind: NodeKindDecl::Segment,
-        switching_min_ns: 0,
-        switching_max_ns: 0,
-    });
+    builder = builder.host("g");
+    builder.declaration.nodes[3].kind = NodeKindDecl::Segment;
     let analysis = analyse_alone(
         &builder
             .link("a", "g")
