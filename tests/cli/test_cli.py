@@ -193,3 +193,20 @@ def test_a_folder_that_is_being_written_is_refused(
         fcntl.flock(other, fcntl.LOCK_EX)
         assert execute(["predict", plant, "--output", str(folder)]) == 2
     assert "another run is writing" in capsys.readouterr().err
+
+
+def test_a_search_by_evaluations_or_time_tells_how_much_is_open(
+    plant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tightness = {}
+    for effort in ("4", "2000", "300 ms"):
+        assert execute(["simulate", plant, "--search", effort, "--json"]) == 0
+        (flow,) = json.loads(capsys.readouterr().out)["flows"]
+        assert flow["tightness"] == pytest.approx(flow["bound_us"]["bound"] / flow["simulated_max_us"], abs=1e-3)
+        tightness[effort] = flow["tightness"]
+    assert 1 <= tightness["2000"] <= tightness["4"]
+    assert execute(["simulate", plant, "--search", "400", "--quiet"]) == 0
+    table = capsys.readouterr().out
+    assert "/found" in table and "true worst case" in table
+    assert execute(["simulate", plant, "--search=-5"]) == 2
+    assert "0 to 1000000000 of them, or a time: 30 s" in capsys.readouterr().err

@@ -89,6 +89,7 @@ def test_parameters_are_put_in_without_quotes() -> None:
         ("network.nodes.s4.delay", "1..2 us", lambda s: s.node("s4").switching_max_ns == 2_000),
         ("run.seed", 9, lambda s: s.run.seed == 9),
         ("run.simulate.search", "5", lambda s: s.run.simulate.evaluations == 5),
+        ("run.simulate.search", "5 s", lambda s: s.run.simulate.search_ns == 5 * 10**9),
         ("stack.udp.multicast", True, lambda s: s.stack.multicast),
     ],
 )

@@ -18,8 +18,9 @@ flows:
   - {name: alpha, from: a, to: c, size: 200 B, period: 10 ms, jitter: 1 ms, deadline: 9 ms, priority: 5}
   - {name: beta, from: b, to: c, size: 1000 B, period: 20 ms, jitter: 1 ms, deadline: 18 ms, priority: 4}
 stack: {udp: {}}
-run: {duration: 1 s, warm-up: 200 ms, seed: 1, simulate: {duration: 1 s, search: 10}}
+run: {duration: 1 s, warm-up: 200 ms, seed: 1, simulate: {duration: 1 s, search: 0}}
 """
+"""Without a search: that finds the same worst case for every period and seed, and what is the same everywhere is not drawn."""
 
 
 def scenario(folder: Path, text: str = SMALL) -> Path:

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use timebound_model::{Declaration, Network as Model, Time, compile};
 
 /// A compiled network with its streams.
@@ -139,6 +139,7 @@ impl Network {
     fn search(&self, py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
         let options: SearchOptions = serde_json::from_str(options).map_err(invalid)?;
         let total = options.evaluations.max(1) as f64;
+        let limit = options.limit_ns.map(Duration::from_nanos);
         let options = options.resolve(&self.model).map_err(invalid)?;
         let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let mut raised = None;
@@ -155,9 +156,15 @@ impl Network {
                         }
                     })
                 });
+                let started = Instant::now();
                 while !work.is_finished() {
                     std::thread::park_timeout(LOOK);
-                    let share = done.load(Ordering::Relaxed) as f64 / total;
+                    let spent =
+                        limit.map_or(0.0, |limit| started.elapsed().as_secs_f64() / limit.as_secs_f64());
+                    if spent >= 1.0 {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    let share = spent.max(done.load(Ordering::Relaxed) as f64 / total);
                     if raised.is_none() && ask(progress.as_ref(), share.min(1.0), &mut raised).is_break() {
                         stop.store(true, Ordering::Relaxed);
                     }

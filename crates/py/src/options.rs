@@ -2,10 +2,11 @@
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use timebound_bounds::Method;
+use timebound_bounds::{Analysis, HopResult, Method, Outcome};
 use timebound_fabric::{Change, Conditions};
 use timebound_model::declaration::ImpairmentsDecl;
 use timebound_model::{Network, PortId, Span, StreamId, Time};
+use timebound_sim::{HopWitness, StreamWitness};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -133,6 +134,9 @@ impl SimulateOptions {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchOptions {
     pub(crate) evaluations: u64,
+    /// Ends the search after so long, if it has not ended before.
+    #[serde(default)]
+    pub(crate) limit_ns: Option<u64>,
     seed: u64,
     #[serde(default)]
     schedule: Vec<ChangeOptions>,
@@ -147,7 +151,30 @@ impl SearchOptions {
             seed: self.seed,
             threads,
             schedule: changes(&self.schedule, network)?,
-            ..Default::default()
+            best_effort: true,
+            witness: witness(&timebound_bounds::analyse(
+                network,
+                &timebound_bounds::Options::default(),
+            )),
         })
     }
+}
+
+/// What the bounds say about each receiver, as the search wants it; nothing where there is no bound.
+fn witness(analysis: &Analysis) -> Vec<StreamWitness> {
+    let leaf = |outcome: &Outcome| match outcome {
+        Outcome::Bound { hops, .. } => {
+            let hop = |hop: &HopResult| HopWitness {
+                window: hop.window,
+                response: hop.response,
+                traversal: hop.traversal,
+            };
+            hops.iter().map(hop).collect()
+        }
+        Outcome::NoFiniteBound { .. } | Outcome::Unsupported { .. } => Vec::new(),
+    };
+    let streams = analysis.streams.iter();
+    streams
+        .map(|stream| stream.leaves.iter().map(|one| leaf(&one.outcome)).collect())
+        .collect()
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -22,19 +23,31 @@ def duration(micros: float | None) -> str:
     return f"{micros / 1e6:.4g} s"
 
 
+def ratio(value: float | None) -> str:
+    """A tightness: `1.04`, rounded up, so that no bound looks tighter than it is."""
+    return "-" if value is None else f"{math.ceil(value * 100 - 1e-9) / 100:.2f}"
+
+
+def _caption(summary: dict[str, Any], left_out: int) -> str | None:
+    lines = [f"{left_out} more rows in the summary"] if left_out else []
+    if any(flow["simulated_max_us"] is not None for flow in summary["flows"]):
+        lines.append("worst found: by simulation and search; the true worst case lies between it and the bound")
+    return "\n".join(lines) or None
+
+
 def flow_table(summary: dict[str, Any]) -> Table:
     """Observed, simulated and bound of every flow; the most critical rows where there are many."""
     flows = sorted(summary["flows"], key=_criticality) if len(summary["flows"]) > MOST_ROWS else summary["flows"]
     left_out = max(0, len(flows) - MOST_ROWS)
     table = Table(
         title=f"{summary['scenario']['name']}: {summary['verdict']}",
-        caption=f"{left_out} more rows in the summary" if left_out else None,
+        caption=_caption(summary, left_out),
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,
     )
     shown = [flow_row(flow) for flow in flows[:MOST_ROWS]]
-    names = ("observed max", "simulated max", "bound", "deadline", "lost")
+    names = ("observed max", "worst found", "bound", "bound /found", "deadline", "lost")
     # A verb that did not run leaves no empty column behind.
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
     table.add_column("flow", overflow="fold", min_width=12)
@@ -75,6 +88,7 @@ def flow_row(flow: dict[str, Any]) -> list[str]:
         duration(latency.get("max")),
         duration(flow["simulated_max_us"]),
         duration(flow["bound_us"]["bound"]) if reason is None else "none",
+        ratio(flow["tightness"]),
         duration(flow["deadline_us"]),
         str(flow["lost"]) if flow["lost"] else "-",
         text,
@@ -96,7 +110,9 @@ def _criticality(flow: dict[str, Any]) -> tuple[int, float]:
 
 def comparison_table(names: list[str], summaries: list[dict[str, Any]]) -> Table:
     """Worst observed latency (else simulated, else the bound) of every flow in each run."""
-    table = Table(title="worst network latency: observed / simulated / bound", title_justify="left")
+    table = Table(
+        title="worst network latency: observed / worst found / bound (bound / worst found)", title_justify="left"
+    )
     table.add_column("flow", overflow="fold")
     table.add_column("receiver")
     for name in names:
@@ -115,4 +131,5 @@ def _cell(flow: dict[str, Any] | None) -> str:
         return "absent"
     latency = flow["latency_us"] or {}
     figures = (latency.get("max"), flow["simulated_max_us"], flow["bound_us"]["bound"])
-    return " / ".join(duration(value) for value in figures)
+    tightness = flow.get("tightness")
+    return " / ".join(duration(value) for value in figures) + ("" if tightness is None else f" ({ratio(tightness)})")

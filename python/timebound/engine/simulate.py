@@ -12,15 +12,18 @@ from typing import Any
 from timebound.engine.figures import micros
 from timebound.engine.predict import Prediction
 from timebound.engine.progress import Progress
-from timebound.scenario.model import Event
+from timebound.scenario.model import Event, Simulate
+from timebound.scenario.units import format_time
 
+_NO_LIMIT = 2**62
 Key = tuple[str, str]
 """(stream, receiver)"""
 
 
 @dataclass(slots=True)
 class Simulation:
-    """What the simulator found. `worst_ns` is the worst of the plain run and of the search, from the actual release."""
+    """What the simulator found. `worst_ns` is the worst of the plain run and of the search, from the actual release: a lower bound on
+    the true worst case. `evaluations` were made by the search, which also sends undeclared best effort wherever the bounds allow for it."""
 
     worst_ns: dict[Key, int]
     quantiles_us: dict[Key, list[float | None]]
@@ -54,16 +57,26 @@ def simulate(prediction: Prediction, progress: Progress) -> Simulation:
             if latency is not None:
                 worst[stream.name, receiver] = latency["max"]
                 quantiles[stream.name, receiver] = [micros(value) for value in latency["quantiles"]]
-    evaluations = run.simulate.evaluations
-    if evaluations > 0:
-        progress.step("search", f"worst cases, {evaluations} evaluations")
-        found = network.search({"evaluations": evaluations, "seed": run.seed, "schedule": schedule}, progress.at)
+    evaluations = 0
+    effort, limit = _effort(run.simulate), run.simulate.search_ns
+    if effort["evaluations"] > 0:
+        spent = f"{run.simulate.evaluations} evaluations" if limit is None else format_time(limit)
+        progress.step("search", f"worst cases, {spent}")
+        found = network.search({"seed": run.seed, "schedule": schedule, **effort}, progress.at)
+        evaluations = found["evaluations"]
         for entry in found["worst"]:
             stream = names[entry["stream"]]
             if entry["latency"] is not None:
                 key = (stream.name, stream.destinations[entry["leaf"]])
                 worst[key] = max(worst.get(key, 0), entry["latency"])
     return Simulation(worst, quantiles, outcome, evaluations)
+
+
+def _effort(limits: Simulate) -> dict[str, int]:
+    """How hard to search, for the core; with a limit of time as many evaluations as it allows."""
+    if limits.search_ns is None:
+        return {"evaluations": limits.evaluations}
+    return {"evaluations": _NO_LIMIT, "limit_ns": limits.search_ns}
 
 
 def _changes(event: Event) -> list[dict[str, Any]]:

@@ -168,6 +168,7 @@ class _Entry:
             **measured,
             "simulated_max_us": None if None in simulated else round(sum(simulated), 3),
             "bound_us": bound,
+            "tightness": tables.tightness([s["bound_us"] for s in segments], [s["simulated_max_us"] for s in segments]),
             "segments": segments,
             "deadline_us": micros(flow.deadline_ns),
         }
@@ -198,6 +199,7 @@ class _Entry:
             "worst_us": micros(worst),
             "simulated_max_us": micros(simulated),
             "bound_us": micros(declared.actual_ns),
+            "tightness": tables.tightness([micros(declared.actual_ns)], [micros(simulated)]),
             "bound_observed_us": None if seen is None else micros(seen.actual_ns),
             "declared_jitter_us": micros(stream.jitter_ns) if stream.period_ns is not None else None,
             "observed_jitter_us": micros(jitter),

@@ -83,6 +83,15 @@ def _rates(prediction: Prediction) -> list[int]:
     return [direction.rate_bps for link in links for direction in (link.forward, link.backward)]
 
 
+def tightness(bounds_us: list[float | None], found_us: list[float | None]) -> float | None:
+    """Bound / worst found, each summed over the segments; `None` where one of them is missing. At least 1 unless a bound is broken."""
+    bounds = [bound for bound in bounds_us if bound is not None]
+    found = [worst for worst in found_us if worst is not None]
+    if not bounds or len(bounds) < len(bounds_us) or len(found) < len(found_us) or sum(found) <= 0:
+        return None
+    return round(sum(bounds) / sum(found), 4)
+
+
 def segment_latency(measured: Measured | None, key: tuple[str, str]) -> dict[str, float | None] | None:
     """Network latency of the messages of one stream at one receiver (the measured part)."""
     if measured is None:

@@ -38,6 +38,7 @@ def _simulated(results: Results, folder: Path) -> None:
                     **{f"{name}_ns": latency.get(name) for name in ("min", "mean", "p50", "p99", "max")},
                     "max_from_nominal_ns": latency.get("max_from_nominal"),
                     "worst_found_ns": results.simulation.worst_ns.get((stream.name, receiver)),
+                    "bound_ns": results.prediction.outcomes[stream.name, receiver].actual_ns,
                     "quantiles_ns": latency.get("quantiles"),
                 }
             )

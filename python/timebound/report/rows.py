@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from .ranking import critical
 from .run import Flow, Run
-from .units import count_text, time_text
+from .units import count_text, ratio_text, time_text
 from .words import SYMBOL, known_verdict
 
 STYLE = {
@@ -61,6 +61,7 @@ def flow_table(summary: Mapping[str, Any]) -> FlowTable:
         (Column("observed max", "right"), [time_text(f.network.max) for f in flows]),
         (Column("simulated max", "right"), [time_text(f.simulated) for f in flows]),
         (Column("bound", "right"), [_bound(f) for f in flows]),
+        (Column("bound / found", "right"), [ratio_text(f.tightness) for f in flows]),
         (Column("bound, arrivals observed", "right"), [time_text(f.bound_observed) for f in flows]),
         (Column("application max", "right"), [time_text(f.application.max) for f in flows]),
         (Column("deadline", "right"), [time_text(f.deadline) for f in flows]),

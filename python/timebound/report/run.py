@@ -82,6 +82,7 @@ class Segment:
     destination: str
     latency: Spread
     simulated: float | None
+    tightness: float | None
     bound: float | None
     bound_observed: float | None
     declared_jitter: float | None
@@ -101,6 +102,7 @@ class Segment:
             destination=text(raw.get("destination")),
             latency=Spread.parse(raw.get("latency_us")),
             simulated=figure(raw.get("simulated_max_us")),
+            tightness=figure(raw.get("tightness")),
             bound=figure(raw.get("bound_us")),
             bound_observed=figure(raw.get("bound_observed_us")),
             declared_jitter=figure(raw.get("declared_jitter_us")),
@@ -128,6 +130,7 @@ class Flow:
     application: Spread
     shares: Mapping[str, Spread]
     simulated: float | None
+    tightness: float | None
     holistic: float | None
     calculus: float | None
     bound: float | None
@@ -180,6 +183,7 @@ class Flow:
             application=Spread.parse(raw.get("application_us")),
             shares={name: Spread.parse(shares.get(name)) for name in SHARES},
             simulated=figure(raw.get("simulated_max_us")),
+            tightness=figure(raw.get("tightness")),
             holistic=figure(bound.get("holistic")),
             calculus=figure(bound.get("calculus")),
             bound=figure(bound.get("bound")),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .markup import Markup, el, join
 from .ranking import critical, loaded
 from .run import SHARES, Flow, Run, figure, items, mapping, text
-from .units import bytes_text, count_text, plain_text, rate_text, share_text, time_text
+from .units import bytes_text, count_text, plain_text, rate_text, ratio_text, share_text, time_text
 from .words import SYMBOL, known_verdict
 
 # More rows than this make a page slow to open on a phone; the rest is in summary.json, and the caption says so.
@@ -41,6 +41,10 @@ def count_cell(count: float | None, *, bad: bool = False) -> Cell:
 
 def share_cell(share: float | None, *, bad: bool = False) -> Cell:
     return Cell(share_text(share), share, True, "bad" if bad else None)
+
+
+def ratio_cell(ratio: float | None) -> Cell:
+    return Cell(ratio_text(ratio), ratio, True)
 
 
 def bytes_cell(size: float | None, *, bad: bool = False) -> Cell:
@@ -108,6 +112,7 @@ FLOW_COLUMNS = (
     "bound",
     "bound, arrivals observed",
     "simulated max",
+    "bound / found",
     "network max",
     "network p99",
     "network p50",
@@ -154,6 +159,7 @@ def flow_row(flow: Flow) -> Row:
         time_cell(flow.bound) if flow.bound is not None else Cell(_no_bound(flow), None, True),
         time_cell(flow.bound_observed),
         time_cell(flow.simulated, bad=over(flow.simulated)),
+        ratio_cell(flow.tightness),
         time_cell(network.max, bad=over(network.max)),
         *(time_cell(v) for v in (network.p99, network.p50, network.min)),
         time_cell(application.max, bad=late),
@@ -200,6 +206,7 @@ def segments(run: Run) -> Table:
         "network max",
         "simulated max",
         "bound",
+        "bound / found",
         "bound, arrivals observed",
         "path",
         "reason",
@@ -219,6 +226,7 @@ def segments(run: Run) -> Table:
             time_cell(segment.latency.max, bad=over and (segment.latency.max or 0) > (limit or 0)),
             time_cell(segment.simulated, bad=over and (segment.simulated or 0) > (limit or 0)),
             time_cell(segment.bound),
+            ratio_cell(segment.tightness),
             time_cell(segment.bound_observed),
             Cell("  ".join(port.replace("->", "→") for port in segment.path), class_="wrap"),
             Cell(segment.reason, class_="wrap" if segment.reason else None),

@@ -52,6 +52,11 @@ def bytes_text(size: float | None) -> str:
     return _scaled(size, [(2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")], 3)
 
 
+def ratio_text(ratio: float | None) -> str:
+    """Bound / worst found as `1.04`, rounded up, so that no bound looks tighter than it is."""
+    return MISSING if ratio is None else f"{math.ceil(ratio * 100 - 1e-9) / 100:.2f}"
+
+
 def share_text(share: float | None) -> str:
     """A share of one as per cent: `28 %`, `0.4 %`."""
     if share is None:

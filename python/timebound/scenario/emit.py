@@ -62,7 +62,12 @@ def to_yaml(scenario: Scenario) -> str:
         "warm-up": format_time(run.warm_up_ns),
         "seed": run.seed,
         "captures": list(run.captures),
-        "simulate": {"duration": format_time(run.simulate.duration_ns), "search": run.simulate.evaluations},
+        "simulate": {
+            "duration": format_time(run.simulate.duration_ns),
+            "search": run.simulate.evaluations
+            if run.simulate.search_ns is None
+            else format_time(run.simulate.search_ns),
+        },
         "log-limit": format_size(run.log_limit_bytes),
         "precision": _precision(run.precision),
         "data-plane": {

@@ -70,6 +70,43 @@ Frequency = Annotated[int, Quantity(units.FREQUENCY)]
 Length = Annotated[int, Quantity(units.LENGTH)]
 
 
+@dataclass(frozen=True, slots=True)
+class SearchTime:
+    """A search that is limited by time, not by evaluations."""
+
+    nanoseconds: int
+
+
+@dataclass(frozen=True, eq=False)
+class Efforts:
+    """Annotation: a number of evaluations, or a time as [`SearchTime`]."""
+
+    most: int = 1_000_000_000
+    least_ns: int = 1_000_000
+
+    def convert(self, value: Any) -> int | SearchTime:
+        """A whole number stays one; a text is a time."""
+        if isinstance(value, SearchTime):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            if not 0 <= value <= self.most:
+                raise fail(f"{value} evaluations are not possible", f"use 0 to {self.most} of them, or a time: 30 s")
+            return value
+        if not isinstance(value, str):
+            raise fail("expected a number of evaluations or a time", "write for example 20000 or 30 s")
+        return SearchTime(Quantity(units.TIME, least=self.least_ns).convert(value))
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.convert)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        time = {"type": "string", "pattern": units.TIME.pattern, "x-quantity": units.TIME.name}
+        return {"anyOf": [{"type": "integer", "minimum": 0, "maximum": self.most}, time]}
+
+
+Effort = Annotated[int | SearchTime, Efforts()]
+
+
 @dataclass(frozen=True, eq=False)
 class Names:
     """Annotation: one name (or range of names), or a list of them; parsed to a list of texts."""

@@ -461,10 +461,13 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulate:
-    """Limits of the simulator; a search is limited by evaluations so that it is reproducible."""
+    """Limits of the simulator; a search that is limited by evaluations is reproducible."""
 
     duration_ns: int
     evaluations: int = 200
+    """0: no search, unless it has a time."""
+    search_ns: int | None = None
+    """Search for so long instead, with as many evaluations as that allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from pydantic_core import PydanticUndefined
 
 from timebound.scenario import units
 from timebound.scenario.emit import flow_style
-from timebound.scenario.fields import Names, Quantity
+from timebound.scenario.fields import Efforts, Names, Quantity
 from timebound.scenario.resolve_network import BUILT_IN_TEXT
 from timebound.scenario.schema import json_schema
 from timebound.scenario.shape import ScenarioShape
@@ -141,6 +141,8 @@ def _type(annotation: Any, metadata: list[Any]) -> str:
     for item in metadata:
         if isinstance(item, Quantity):
             return item.kind.name + (" or range" if item.ranged else "")
+        if isinstance(item, Efforts):
+            return "whole number or time"
         if isinstance(item, Names):
             return "two names" if item.most else "name or names"
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from timebound.scenario import shape
 from timebound.scenario.context import Context, close_to
+from timebound.scenario.fields import SearchTime
 from timebound.scenario.graph import Graph
 from timebound.scenario.model import Background, Precision, Run, Simulate
 from timebound.scenario.names import is_flow_name
@@ -111,6 +112,15 @@ def _check_background(item: shape.Background, path: Path, context: Context) -> N
         context.error((*path, "stop"), "it stops before it starts", "stop later than start")
 
 
+def _simulate(run: shape.Run) -> Simulate:
+    duration_ns = run.simulate.duration or run.duration
+    match run.simulate.search:
+        case SearchTime(nanoseconds):
+            return Simulate(duration_ns=duration_ns, evaluations=0, search_ns=nanoseconds)
+        case evaluations:
+            return Simulate(duration_ns=duration_ns, evaluations=evaluations)
+
+
 def resolve_run(run: shape.Run, net: Net, context: Context) -> Run:
     """Limits of the run; captures name existing ports."""
     captures: list[str] = []
@@ -131,7 +141,7 @@ def resolve_run(run: shape.Run, net: Net, context: Context) -> Run:
         warm_up_ns=run.warm_up,
         seed=run.seed,
         captures=tuple(captures),
-        simulate=Simulate(duration_ns=run.simulate.duration or run.duration, evaluations=run.simulate.search),
+        simulate=_simulate(run),
         log_limit_bytes=run.log_limit,
         precision=Precision(
             lateness_p99_ns=run.precision.lateness_p99,

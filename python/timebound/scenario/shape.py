@@ -6,7 +6,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from timebound.scenario.fields import Duration, NodeNames, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
+from timebound.scenario.fields import (
+    Duration,
+    Effort,
+    NodeNames,
+    Rate,
+    Shape,
+    Share,
+    Short,
+    Size,
+    Time,
+    TimeRange,
+    fail,
+)
 from timebound.scenario.shape_broker import BrokerTimes
 from timebound.scenario.shape_network import DisconnectionsField, JitterField, LossField, Network, Profile
 from timebound.scenario.shape_plane import DataPlane
@@ -271,12 +283,10 @@ class Simulate(Shape):
     duration: Duration | None = Field(
         default=None, description="simulated time; default: run.duration", examples=["60 s"]
     )
-    search: int = Field(
+    search: Effort = Field(
         default=200,
-        ge=0,
-        le=1_000_000,
-        description="evaluations of the search for the worst case; 0: none",
-        examples=[1000],
+        description="the search for the worst case: evaluations (0: none), which is reproducible, or for how long",
+        examples=[20000, "30 s"],
     )
 
 

@@ -101,6 +101,7 @@ def _flow(flow: Mapping[str, Any]) -> dict[str, Any]:
         "application_max_us": application.get("max"),
         "simulated_max_us": flow["simulated_max_us"],
         "bound_us": bound,
+        "tightness": flow.get("tightness"),
         "deadline_us": deadline,
         "margin_us": None if bound is None or deadline is None else deadline - bound,
         "sent": flow["sent"],
@@ -215,6 +216,7 @@ def table(content: Mapping[str, Any]) -> pl.DataFrame:
         "application_max_us",
         "simulated_max_us",
         "bound_us",
+        "tightness",
         "deadline_us",
         "margin_us",
     )
