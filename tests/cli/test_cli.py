@@ -195,9 +195,7 @@ def test_a_folder_that_is_being_written_is_refused(
     assert "another run is writing" in capsys.readouterr().err
 
 
-def test_a_search_by_evaluations_or_time_tells_how_much_is_open(
-    plant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_by_evaluations_or_time_tells_how_much_is_open(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
     tightness = {}
     for effort in ("4", "2000", "300 ms"):
         assert execute(["simulate", plant, "--search", effort, "--json"]) == 0
