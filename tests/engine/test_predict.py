@@ -64,3 +64,15 @@ def test_a_flow_without_least_distance_has_no_bound_and_neither_have_its_answers
 
 def test_predictions_are_the_same_each_time() -> None:
     assert prediction().outcomes == prediction().outcomes
+
+
+def test_answers_whose_feedback_grows_for_ever_have_no_bound_and_break_nothing_off() -> None:
+    """Once the jitters passed what a declaration may state, and the core refused them as if the user had written them."""
+    flow = "{name: alpha, from: a, to: c, size: 1400 B, period: 3 ms, jitter: 1 ms, qos: 2, count: 2}"
+    text = TEXT.replace("{name: alpha, from: a, to: c, size: 100 B, period: 10 ms, jitter: 1 ms, qos: 1}", flow)
+    kinds = set()
+    for rate in range(6, 16):
+        found = predict(build_plan(load(text.replace("100 Mbit/s", f"{rate} Mbit/s"))))
+        kinds |= {outcome.kind for outcome in found.outcomes.values()}
+        assert all((outcome.actual_ns is None) == (outcome.reason is not None) for outcome in found.outcomes.values())
+    assert kinds == {"bound", "no-finite-bound"}

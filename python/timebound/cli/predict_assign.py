@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -233,7 +234,7 @@ def _told_priorities(priorities: dict[str, Any], classes: list[int], missed: boo
     elif missed or priorities["method"] == "audsley":
         told.append(f"  a heuristic here: {priorities['why']}")
     if priorities["reason"] and missed:
-        told.append(f"  {priorities['reason']}")
+        told.append("  " + re.sub(r"\b(\d+) ns", lambda match: duration(int(match[1]) / 1000), priorities["reason"]))
     if priorities["bulk"]:
         told.append(f"  {priorities['bulk']}")
     if priorities["stays"]:

@@ -68,7 +68,7 @@ def assign(
     """
     plan = plan_of(scenario)
     first = predict(plan)
-    task = _Task(plan)
+    task = Task(plan)
     options = task.options(parts, by)
     end = time.monotonic() + seconds
 
@@ -100,7 +100,7 @@ def assign(
     return Assigned(changed, changes, before, after, document)
 
 
-class _Task:
+class Task:
     """The plan's streams as units, bundles and requirements of the core's task."""
 
     def __init__(self, plan: Plan) -> None:
@@ -179,7 +179,7 @@ class _Task:
         return [(origin, bundle) for bundle in found.values()]
 
 
-def _changes(task: _Task, parts: set[Part], found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _changes(task: Task, parts: set[Part], found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Flow name (or group, where it is the same for all of it) -> new class and ways."""
     changes: dict[str, dict[str, Any]] = {}
     whole: dict[str, int] = {}
@@ -212,7 +212,7 @@ def _changed(flow: Flow, changes: dict[str, dict[str, Any]]) -> Flow:
     return flow
 
 
-def _priorities(task: _Task, found: dict[str, Any]) -> dict[str, Any] | None:
+def _priorities(task: Task, found: dict[str, Any]) -> dict[str, Any] | None:
     told: dict[str, Any] | None = found["priorities"]
     if told is None:
         return None

@@ -17,6 +17,7 @@ from typing import Any
 
 from timebound.engine.core import Network
 from timebound.engine.servers import Servers
+from timebound.scenario.units import LONGEST_NS
 from timebound.stacks import Plan, Segment, Stream
 
 MOST_ROUNDS = 200
@@ -108,11 +109,13 @@ def predict(plan: Plan) -> Prediction:
                 name: jitter for name, jitter in arrivals.items() if isinstance(jitter, int) and jitter > jitters[name]
             }
             broken = {name: jitter for name, jitter in arrivals.items() if isinstance(jitter, Outcome)}
-            if rounds > MOST_ROUNDS:
-                # Any fixed point is safe, so those that settle keep their bounds.
-                broken |= {
-                    name: Outcome("no-finite-bound", reason=f"arrivals of {name} {_UNSETTLED}") for name in later
-                }
+            # Any fixed point is safe, so those that settle keep their bounds. Jitters that feed back grow without limit, and past the longest
+            # time of a declaration at last.
+            broken |= {
+                name: Outcome("no-finite-bound", reason=f"arrivals of {name} {_UNSETTLED}")
+                for name, jitter in later.items()
+                if rounds > MOST_ROUNDS or jitter > LONGEST_NS
+            }
             if not later and not slower:
                 break
             jitters |= later

@@ -9,6 +9,8 @@ use timebound_model::{Arrival, Class, Network, Span, StreamId, Tree};
 
 /// Answers that have not settled by then promise nothing, as in the product's prediction.
 const MOST_ROUNDS: u32 = 200;
+/// Nor do those whose jitter has grown to this: the longest time that a declaration may state.
+const LONGEST: Span = Span(1_000_000_000_000_000);
 
 /// The bound of one requirement.
 #[derive(Debug, Clone, PartialEq, Eq)]
