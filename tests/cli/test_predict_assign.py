@@ -59,7 +59,7 @@ def test_the_written_scenario_includes_the_original_and_predicts_the_same(
     assert 'include: "plant.yaml"' in target.read_text()
     assert execute(["predict", str(target), "--json"]) == 0
     flows = json.loads(capsys.readouterr().out)["flows"]
-    assert [flow["bound_us"]["bound"] for flow in flows] == [row["after"]["bound_us"] for row in document["flows"]]
+    assert [flow["end_to_end_us"]["bound"] for flow in flows] == [row["after"]["bound_us"] for row in document["flows"]]
     assert [flow["priority"] for flow in flows] == [row["after"]["class"] for row in document["flows"]]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from timebound.engine.assign import Task, assign, overlay
+from timebound.engine.endtoend import end_to_end
 from timebound.engine.predict import network_of, predict
 from timebound.engine.runs import plan_of
 from timebound.scenario import Scenario, load
@@ -41,15 +42,15 @@ def test_the_core_judges_as_the_prediction_does(qos: int | None, rate: str) -> N
     for changed in (load(text), found.scenario):
         plan = plan_of(changed)
         prediction = predict(plan)
-        options = Task(plan).options(set(), "best")
+        options = Task(plan, prediction).options(set(), "best")
         latencies = network_of(plan).assign(options)["before"]["latencies"]
         assert len(latencies) == len(plan.segments) == 4
         for requirement, latency in zip(options["requirements"], latencies, strict=True):
-            parts = [prediction.outcomes[stream, receiver].actual_ns for stream, receiver in requirement["parts"]]
-            if None in parts:
-                assert latency["bound_ns"] is None and latency["reason"]
-            else:
-                assert latency["bound_ns"] == requirement["extra_ns"] + sum(part or 0 for part in parts)
+            name, _, receiver = requirement["name"].rpartition(" at ")
+            flow = next(flow for flow in changed.flows if flow.name == name)
+            whole = end_to_end(prediction, flow, receiver).bound_ns
+            assert latency["bound_ns"] == whole
+            assert (whole is None) == bool(latency["reason"])
     assert set(found.document["missed"]["after"]) <= set(found.document["missed"]["before"])
 
 

@@ -15,7 +15,7 @@ const LONGEST: Span = Span(1_000_000_000_000_000);
 /// The bound of one requirement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Latency {
-    /// Sum over its parts, and the release jitter: from the nominal release.
+    /// Sum over its parts, from the nominal release.
     Bound(Span),
     /// There is none, for this reason.
     None(String),
@@ -92,9 +92,16 @@ impl<'a> Judge<'a> {
             .iter()
             .map(|requirement| {
                 let mut total = requirement.extra;
-                for part in &requirement.parts {
+                for (position, part) in requirement.parts.iter().enumerate() {
                     match outcome(&analysis, *part) {
-                        Outcome::Bound { from_actual, .. } => total = total.saturating_add(*from_actual),
+                        Outcome::Bound {
+                            from_nominal,
+                            from_actual,
+                            ..
+                        } => {
+                            let bound = if position == 0 { from_nominal } else { from_actual };
+                            total = total.saturating_add(*bound);
+                        }
                         other => {
                             let reason = reasons.get(part).cloned();
                             return Latency::None(reason.unwrap_or_else(|| reason_of(other)));
@@ -131,9 +138,13 @@ impl<'a> Judge<'a> {
             let mut changed = false;
             let mut broken = Vec::new();
             for follow in &follows {
-                match arriving(&analysis, follow).filter(|_| rounds <= MOST_ROUNDS) {
+                match arriving(&analysis, follow) {
                     None => broken.push(follow.stream),
                     Some(jitter) if jitter > self.jitter(&options, follow.stream) => {
+                        // Any fixed point is safe, so those that settle keep their bounds.
+                        if rounds > MOST_ROUNDS || jitter > LONGEST {
+                            broken.push(follow.stream);
+                        }
                         options.jitter_override.insert(follow.stream, jitter);
                         changed = true;
                     }

@@ -33,7 +33,8 @@ pub struct Bundle {
     pub fixed: bool,
 }
 
-/// A deadline: the bounds (from the actual release) of all parts and `extra` together may take this long.
+/// A deadline: the bounds of all parts and `extra` together may take this long. The first part counts from its nominal release, which is
+/// what a deadline counts from; the others from the actual release, which the parts before cover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     pub name: String,
@@ -41,7 +42,7 @@ pub struct Requirement {
     pub unit: usize,
     /// Streams that a message crosses one after the other, each with the position of the receiver among its destinations.
     pub parts: Vec<(StreamId, usize)>,
-    /// Release jitter of the first, so that the deadline counts from the nominal release.
+    /// What does not depend on the assignment: hosts and brokers on the way.
     pub extra: Span,
     pub deadline: Option<Span>,
 }
@@ -72,12 +73,7 @@ impl Task {
     pub fn per_stream(network: &Network) -> Self {
         let mut task = Self::default();
         for (index, stream) in network.streams.iter().enumerate() {
-            let extra = match &stream.arrival {
-                Arrival::Periodic { jitter, .. } => *jitter,
-                Arrival::TokenBucket { .. } => Span::ZERO,
-                Arrival::Unbounded { .. } => continue,
-            };
-            if stream.role == Role::Background {
+            if stream.role == Role::Background || matches!(stream.arrival, Arrival::Unbounded { .. }) {
                 continue;
             }
             let id = StreamId::new(index);
@@ -86,7 +82,7 @@ impl Task {
                     name: format!("{} at {}", stream.name, network.nodes[end.node.index()].name),
                     unit: task.units.len(),
                     parts: vec![(id, leaf)],
-                    extra,
+                    extra: Span::ZERO,
                     deadline: stream.deadline,
                 });
             }
