@@ -181,6 +181,7 @@ def test_meaning_is_checked(more: str, message: str, path: str) -> None:
         ("[h[1-3], s1]", "[h[1-3], s[1-2]]", "do not pair"),
         ("h5: host", "h2: host", "duplicate node 'h2'"),
         ("h5: host", "h5: {kind: host, delay: 1 us}", "delay belongs to switches"),
+        ("h5: host", "h5: {kind: host, replication: 1 us}", "replication belongs to switches"),
         ("h5: host", "h5: {kind: host, address: 10.0.0}", "no IPv4 address"),
         ("h5: host", "h5: {kind: host, run: mosquitto}", "list of words"),
         ("s4: switch", "s4: {kind: switch, run: [ls]}", "programs run on hosts"),

@@ -115,6 +115,13 @@ def test_nodes_become_the_declaration_of_the_model() -> None:
     assert set(declared) == {"nodes", "links", "streams", "best_effort_frame_bytes"}
 
 
+def test_a_switch_that_copies_says_so_in_every_form() -> None:
+    loaded = scenario(network=NETWORK.replace("{delay: 10..20 us}", "{delay: 10..20 us, replication: 5..8 us}"))
+    switch = loaded.declaration()["nodes"][4]
+    assert (switch["replication_min_ns"], switch["replication_max_ns"]) == (5_000, 8_000)
+    assert load(loaded.to_yaml()) == loaded
+
+
 def test_programs_in_all_forms() -> None:
     run = '{kind: host, run: [[iperf3, -s, -p, 5201], {command: [sleep, "5"], name: nap, env: {A: b}, essential: true, ready-port: 80, start: 1 s}]}'
     one = "{kind: host, run: [iperf3, -s], mtu: 1000, cpu: 20 %, memory: 64 MiB}"

@@ -156,3 +156,33 @@ fn hops_add_up_to_the_bound() {
     // At the source everything may be released at once: 10 + 20 + 20 + 15.
     assert_eq!((hops[0].response.0, hops[0].jitter_in.0), (65, 40));
 }
+
+/// A switch that copies takes 5 to 8 longer for the stream that branches, and for no other.
+#[test]
+fn replication_delays_what_branches() {
+    let mut builder = Builder::new(BYTE_PER_NANO, 0)
+        .switch("s", 3, 4)
+        .host("a")
+        .host("b")
+        .host("y")
+        .host("z");
+    let switch = &mut builder.declaration.nodes[0];
+    (switch.replication_min_ns, switch.replication_max_ns) = (5, 8);
+    for host in ["a", "b", "y", "z"] {
+        builder = builder.link(host, "s");
+    }
+    let analysis = analyse_alone(
+        &builder
+            .stream("both", 5, ("a", &["y", "z"]), (1_000, 0, &[10]))
+            .stream("one", 5, ("b", &["y"]), (1_000, 0, &[20])),
+    );
+    let of = |stream: usize, leaf: usize| bound(&analysis.streams[stream].leaves[leaf]).expect("a bound");
+    // Ten on the way in, the switch, ten on the way out; at y one frame of the other before.
+    assert_eq!(of(0, 1).1, Span(10 + 4 + 8 + 10));
+    assert_eq!(of(0, 1).2, Span(10 + 3 + 5 + 10));
+    assert_eq!(of(0, 0).1, Span(10 + 4 + 8 + 20 + 10));
+    assert_eq!(
+        (of(1, 0).1, of(1, 0).2),
+        (Span(20 + 4 + 10 + 20), Span(20 + 3 + 20))
+    );
+}

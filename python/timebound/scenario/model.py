@@ -125,14 +125,18 @@ class Node:
 
     def declaration(self) -> dict[str, Any]:
         """`NodeDecl` of the model."""
-        return {
+        declared = {
             "name": self.name,
             "kind": self.kind,
             "switching_min_ns": self.switching_min_ns,
             "switching_max_ns": self.switching_max_ns,
-            "replication_min_ns": self.replication_min_ns,
-            "replication_max_ns": self.replication_max_ns,
         }
+        if self.replication_max_ns:
+            declared |= {
+                "replication_min_ns": self.replication_min_ns,
+                "replication_max_ns": self.replication_max_ns,
+            }
+        return declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
