@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scenario_helpers import problems
 
-from timebound.scenario import Scenario, load
+from timebound.engine.predict import predict
+from timebound.scenario import Scenario, ScenarioError, load
+from timebound.stacks import PlanError, build_plan
 
 SQUARE = """name: square
 network:
@@ -116,3 +121,35 @@ def test_ways_survive_the_resolved_form() -> None:
     text = flows("count: 2, route: [[h3, s4, s3, s1, h1], [h3, s4, h4]]", MQTT)
     scenario = load(text + 'assigned: {"alpha[1]": {priority: 6}}\n')
     assert load(scenario.to_yaml()) == scenario
+
+
+NAMES = st.sampled_from(["h1", "h2", "h3", "h4", "s1", "s2", "s3", "s4"])
+INNER = st.sampled_from([["s1", "s2", "s4"], ["s1", "s3", "s4"], ["s4", "s3", "s1"], ["s1", "s4"]])
+SENSIBLE = st.builds(lambda a, inner, b: [a, *inner, b], NAMES, INNER, NAMES)
+WAYS = st.lists(st.one_of(SENSIBLE, st.lists(NAMES, max_size=6)), max_size=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(WAYS, WAYS, st.sampled_from(["{udp: {}}", "{udp: {multicast: true}}", "{mqtt: {broker: h3}}"]))
+def test_any_ways_are_either_refused_with_a_place_or_those_that_frames_go(
+    stated: list[list[str]], assigned: list[list[str]], stack: str
+) -> None:
+    text = flows(
+        f"priority: 3, route: {stated}", SQUARE + f"stack: {stack}\n", "name: alpha, from: h[1-2], to: [h3, h4]"
+    )
+    try:
+        scenario = load(text + (f"assigned: {{alpha: {{route: {assigned}}}}}\n" if assigned else ""))
+        paths = predict(build_plan(scenario)).network.paths()
+    except ScenarioError as error:
+        assert all(problem.line and problem.hint for problem in error.problems)
+        return
+    except PlanError as error:
+        assert "multicast" in stack and error.path.endswith(".routes")
+        return
+    assert load(scenario.to_yaml()) == scenario
+    for flow in scenario.flows:
+        mine = [path for name in paths if name.startswith(flow.name) for path in paths[name].values()]
+        for way in flow.routes:
+            ports = [f"{a}->{b}" for a, b in itertools.pairwise(way)]
+            back = [f"{b}->{a}" for a, b in itertools.pairwise(way)][::-1]
+            assert ports in mine or back in mine
