@@ -160,7 +160,11 @@ impl Paths {
                 transmission,
                 cost: match costs {
                     Costs::Transmission => transmission,
-                    Costs::Switching => node.switching_max.0,
+                    Costs::Switching => {
+                        before
+                            .map_or(node.switching_max, |hop| network.switching(hop).1)
+                            .0
+                    }
                 },
                 earliest,
                 lag,

@@ -103,8 +103,6 @@ type Worst = BTreeMap<(usize, usize), (u64, u64)>;
 #[derive(Debug, Default)]
 struct Found {
     worst: Worst,
-    /// The same over the runs in which no frame starts in the nanosecond in which a more urgent one arrives.
-    worst_of_strict: Worst,
     /// Most waiting bytes by port.
     waiting: BTreeMap<u32, u64>,
     runs: usize,
@@ -165,14 +163,8 @@ impl Found {
         });
         for (place, nominal) in seen.from_nominal {
             let actual = seen.from_actual[&place];
-            let keep = |worst: &mut Worst| {
-                let entry = worst.entry(place).or_insert((0, 0));
-                *entry = (entry.0.max(nominal), entry.1.max(actual));
-            };
-            keep(&mut self.worst);
-            if run.ties == Ties::HigherFirst {
-                keep(&mut self.worst_of_strict);
-            }
+            let entry = self.worst.entry(place).or_insert((0, 0));
+            *entry = (entry.0.max(nominal), entry.1.max(actual));
         }
         for (port, bytes) in seen.waiting {
             let most = self.waiting.entry(port.0).or_insert(0u64);
@@ -201,13 +193,8 @@ struct Verdict {
 /// Holds one method against what was found; leaves for which it has no figure do not count.
 fn hold(method: &Candidate, network: &Network, found: &Found) -> Verdict {
     let analysis = (method.analyse)(network, &alone());
-    let worst = if method.blocks_a_tick_less {
-        &found.worst_of_strict
-    } else {
-        &found.worst
-    };
     let mut verdict = Verdict::default();
-    for (&(stream, leaf), &(nominal, actual)) in worst {
+    for (&(stream, leaf), &(nominal, actual)) in &found.worst {
         let result = &analysis.streams[stream];
         let Some((from_nominal, from_actual, best_case)) = bound(&result.leaves[leaf]) else {
             continue;

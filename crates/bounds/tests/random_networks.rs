@@ -18,6 +18,11 @@ fn sweep(seed: u64, networks: usize) {
         "{networks} networks, {} bounds, mean bound over worst simulated {mean:.3}",
         findings.bounds
     );
+    println!(
+        "{} figures of the trajectory approach, mean over worst simulated {:.3}",
+        findings.by_trajectory,
+        findings.ratios_of_trajectory / findings.by_trajectory.max(1) as f64
+    );
     assert!(
         mean < 2.0,
         "the bounds have become loose, or the runs tame: {mean}"

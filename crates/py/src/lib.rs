@@ -1,6 +1,7 @@
 //! PyO3 only: the core as the Python module `timebound._core`. JSON in, JSON out; no logic.
 
 mod assign;
+mod comparison;
 mod explain;
 mod network;
 mod options;

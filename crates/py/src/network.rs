@@ -1,6 +1,7 @@
 //! The class `Network`: a compiled network that answers in JSON.
 
 use crate::assign::{self, AssignOptions};
+use crate::comparison::ComparisonOptions;
 use crate::explain::ExplainOptions;
 use crate::options::{BoundsOptions, SearchOptions, SimulateOptions};
 use pyo3::exceptions::PyValueError;
@@ -70,6 +71,13 @@ impl Network {
         let options: BoundsOptions = serde_json::from_str(options).map_err(invalid)?;
         let options = options.resolve(&self.model);
         py.detach(|| json(&timebound_bounds::analyse(&self.model, &options)))
+    }
+
+    /// Figures that are no bounds, labelled (`safety`); options as of `bounds`, with one of the methods "trajectory",
+    /// "holistic-as-published", "trajectory-as-published" and "trajectory-with-published-defects".
+    fn comparison(&self, py: Python<'_>, options: &str) -> PyResult<String> {
+        let options: ComparisonOptions = serde_json::from_str(options).map_err(invalid)?;
+        py.detach(|| json(&options.answer(&self.model)))
     }
 
     /// What bounds are made of; options `{"bounds": as there, "leaves": [[stream, receiver]]}`.

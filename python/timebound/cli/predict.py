@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -21,6 +21,8 @@ from timebound.cli.common import (
 )
 from timebound.cli.predict_assign import AssignOptions
 
+Method = Literal["bound", "holistic", "calculus", "trajectory", "holistic-as-published", "trajectory-as-published"]
+
 
 def register(app: App) -> None:
     """Adds the verb."""
@@ -33,6 +35,13 @@ def predict(
     *,
     set: Settings = (),
     assignment: Annotated[AssignOptions | None, Parameter(name="*")] = None,
+    method: Annotated[
+        Method | None,
+        Parameter(
+            help="Figures of this method beside the bound: holistic and calculus are safe, trajectory is experimental, the "
+            "as-published ones are unsafe and no bounds."
+        ),
+    ] = None,
     output: Output = None,
     json: AsJson = False,
     quiet: Quiet = False,
@@ -45,11 +54,18 @@ def predict(
         assignment.check()
         loaded = open_scenario(scenario, set)
         return predict_assign.run(loaded, assignment, set, output, json=json, quiet=quiet)
-    return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet)
+    return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet, method=method)
 
 
 def figures(
-    name: str, settings: tuple[str, ...], output: str | None, parts: set[str], *, json: bool, quiet: bool
+    name: str,
+    settings: tuple[str, ...],
+    output: str | None,
+    parts: set[str],
+    *,
+    json: bool,
+    quiet: bool,
+    method: Method | None = None,
 ) -> int:
     """Computes the parts without emulation; a folder is written only when asked for."""
     from timebound.cli.live_progress import TerminalProgress
@@ -58,10 +74,10 @@ def figures(
     scenario = open_scenario(name, settings)
     with TerminalProgress(quiet or json) as progress:
         if output is None:
-            summary = runs.figures_only(scenario, parts, progress)
+            summary = runs.figures_only(scenario, parts, progress, method=method)
             code = runs.exit_code(summary, None)
         else:
-            done = runs.run(scenario, Path(output), parts, progress)
+            done = runs.run(scenario, Path(output), parts, progress, method=method)
             summary, code = done.summary, done.exit_code
     if json:
         print_json(summary if output is None else {**summary, "folder": output})

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from timebound.cli import reproduce_velox
+from timebound.cli import reproduce_bounds, reproduce_velox
 from timebound.cli.common import AsJson, Output, Quiet, print_json, stderr
+from timebound.cli.reproduce_bounds import BoundsOptions
 from timebound.cli.reproduce_velox import VeloxOptions
 from timebound.cli.run import Rootless
 from timebound.engine.folder import FolderError
@@ -17,6 +18,7 @@ from timebound.engine.folder import FolderError
 EXPERIMENTS = {
     "mqtt-scalability": "up to 350 MQTT clients on one broker: CPU, traffic and packets by QoS (vNET, sections II and III)",
     "velox-model": "the mean delay of DDS by the model of Velox, as printed and corrected, beside a safe bound (section 2.1)",
+    "mrt-mqtt-bounds": "the analyses of MRT-MQTT as printed, beside safe bounds and simulation (Figs. 16 to 18)",
 }
 
 
@@ -36,6 +38,7 @@ def reproduce(
     ] = (),
     qos: Annotated[tuple[int, ...], Parameter(negative=(), help="QoS levels. Default: 0, 1 and 2.")] = (),
     velox: Annotated[VeloxOptions | None, Parameter(name="*")] = None,
+    bounds: Annotated[BoundsOptions | None, Parameter(name="*")] = None,
     output: Output = None,
     rootless: Rootless = False,
     json: AsJson = False,
@@ -56,10 +59,13 @@ def reproduce(
         raise _refused(f"there is no experiment {experiment!r}", f"there are: {', '.join(EXPERIMENTS)}")
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder = Path(output) if output else Path("runs") / f"{experiment}-{stamp}"
+    for owner, options in (("velox-model", velox), ("mrt-mqtt-bounds", bounds)):
+        if experiment != owner and options is not None and (stated := options.stated()):
+            raise _refused(f"{experiment} has no {stated[0]}", f"it is a parameter of {owner}")
     if experiment == "velox-model":
         return reproduce_velox.run(velox or VeloxOptions(), folder, json=json)
-    if velox is not None and (stated := velox.stated()):
-        raise _refused(f"{experiment} has no {stated[0]}", "it is a parameter of velox-model")
+    if experiment == "mrt-mqtt-bounds":
+        return reproduce_bounds.run(bounds or BoundsOptions(), folder, json=json, quiet=quiet)
     from timebound.reproduce.scalability import cells as parts
 
     if not 2 <= clients <= parts.MOST_CLIENTS:

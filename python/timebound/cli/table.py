@@ -46,14 +46,18 @@ def flow_table(summary: dict[str, Any]) -> Table:
         caption_justify="left",
         box=SIMPLE_HEAD,
     )
-    shown = [flow_row(flow) for flow in flows[:MOST_ROWS]]
-    names = ("observed max", "worst found", "bound", "bound /found", "deadline", "lost")
+    method = summary.get("method")
+    by_method = {} if method is None else {(entry["flow"], entry["receiver"]): entry for entry in method["flows"]}
+    shown = [flow_row(flow, by_method.get((flow["flow"], flow["receiver"]))) for flow in flows[:MOST_ROWS]]
+    heading = "" if method is None else _heading(method)
+    names = ("observed max", "worst found", "bound", "bound /found", heading, "deadline", "lost")
     # A verb that did not run leaves no empty column behind.
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
     table.add_column("flow", overflow="fold", min_width=12)
     table.add_column("receiver", overflow="fold", min_width=8)
     for index in used:
-        table.add_column(names[index].replace(" ", "\n"), justify="right", no_wrap=True)
+        title = names[index] if names[index] == heading else names[index].replace(" ", "\n")
+        table.add_column(title, justify="right", no_wrap=names[index] != heading)
     table.add_column("verdict", overflow="fold", min_width=9)
     for row in shown:
         table.add_row(row[0], row[1], *(row[index + 2] for index in used), row[-1])
@@ -76,8 +80,26 @@ def flow_reasons(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def flow_row(flow: dict[str, Any]) -> list[str]:
-    """All cells of one flow; `-` where there is no figure."""
+def _heading(method: dict[str, Any]) -> str:
+    """Name and label of a method on lines short enough for a column."""
+    name, label = method["name"].replace("-as-", "\nas "), method["label"].replace(", ", ",\n")
+    return f"{name}\n({label})"
+
+
+def method_lines(summary: dict[str, Any]) -> list[str]:
+    """What the figures of another method are worth, and why it has none for some flows."""
+    method = summary.get("method")
+    if method is None:
+        return []
+    reasons = list(dict.fromkeys(entry["reason"] for entry in method["flows"] if entry["reason"] is not None))
+    said = [f"{method['name']} ({method['label']}): {method['meaning']}"]
+    said += [f"{method['name']} has no figure: {reason}" for reason in reasons[:MOST_REASONS]]
+    more = len(reasons) - MOST_REASONS
+    return [*said, f"{more} more such reasons in the summary"] if more > 0 else said
+
+
+def flow_row(flow: dict[str, Any], by_method: dict[str, Any] | None = None) -> list[str]:
+    """All cells of one flow; `-` where there is no figure. `by_method` is its entry of another method beside the bound."""
     latency = flow["latency_us"] or {}
     verdict = flow["verdict"]
     reason = flow["bound_us"]["reason"]
@@ -89,6 +111,7 @@ def flow_row(flow: dict[str, Any]) -> list[str]:
         duration(flow["simulated_max_us"]),
         duration(flow["bound_us"]["bound"]) if reason is None else "none",
         ratio(flow["tightness"]),
+        "-" if by_method is None else duration(by_method["value_us"]) if by_method["reason"] is None else "none",
         duration(flow["deadline_us"]),
         str(flow["lost"]) if flow["lost"] else "-",
         text,

@@ -51,6 +51,18 @@ class Network:
         answer: dict[str, Any] = json.loads(self._network.bounds(json.dumps(options)))
         return answer
 
+    def comparison(
+        self, method: str, jitter_ns: dict[str, int] | None = None, *, assume_best_effort: bool = True
+    ) -> dict[str, Any]:
+        """Figures of a method that is no bound: as `bounds`, with `method` and its `safety` ("experimental" or "unsafe") beside them.
+
+        Methods: "trajectory", "holistic-as-published", "trajectory-as-published", and "trajectory-with-published-defects", the
+        published trajectory approach read with transmission times.
+        """
+        options = {"method": method, "jitter_override": jitter_ns or {}, "assume_best_effort": assume_best_effort}
+        answer: dict[str, Any] = json.loads(self._network.comparison(json.dumps(options)))
+        return answer
+
     def explain(
         self, leaves: list[tuple[str, str]], jitter_ns: dict[str, int] | None = None, method: str = "bound"
     ) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ class Prediction:
         }
         if not larger:
             return self.outcomes
-        found = _outcomes(self.steady.bounds(larger), self.streams)
+        found = outcomes_of(self.steady.bounds(larger), self.streams)
         return {
             key: self.outcomes[key] if outcome.reason and self.outcomes[key].reason else outcome
             for key, outcome in found.items()
@@ -98,7 +98,7 @@ def predict(plan: Plan) -> Prediction:
         broken: dict[str, Outcome] = {}
         while not broken:
             rounds += 1
-            outcomes = _outcomes(network.bounds(jitters), streams)
+            outcomes = outcomes_of(network.bounds(jitters), streams)
             causes.note(outcomes)
             slower = servers.update(outcomes)
             if rounds > MOST_ROUNDS:
@@ -133,7 +133,7 @@ def predict(plan: Plan) -> Prediction:
     steady = network if plan.scenario.events else None
     network = Network(plan, _declaration(plan, streams))
     analysis = (steady or network).bounds({})
-    found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in _outcomes(analysis, streams).items()}
+    found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes_of(analysis, streams).items()}
     return Prediction(plan, network, streams, found, analysis["ports"], rounds, steady or network, servers)
 
 
@@ -235,7 +235,8 @@ def _interrupted(direction: dict[str, Any]) -> dict[str, Any]:
     return {**direction, "impairments": {**impairments, "outages": [*impairments["outages"], [0, 1]]}}
 
 
-def _outcomes(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tuple[str, str], Outcome]:
+def outcomes_of(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tuple[str, str], Outcome]:
+    """An analysis of the core as outcomes by stream and receiver."""
     found = {}
     for result in analysis["streams"]:
         stream = streams[result["stream"]]

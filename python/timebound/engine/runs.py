@@ -14,6 +14,7 @@ from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
 from timebound.engine.folder import FolderError
 from timebound.engine.measured import measure
+from timebound.engine.methods import Method, work_out
 from timebound.engine.pair import Pair, PairError, read_token, too_short
 from timebound.engine.predict import Prediction, predict
 from timebound.engine.progress import SILENT, Progress
@@ -80,9 +81,11 @@ def check(scenario: Scenario, *, rootless: bool = False) -> list[str]:
     return calibration.warnings(plan, Network(plan, plan.declaration()), rootless=rootless)
 
 
-def figures_only(scenario: Scenario, parts: set[str], progress: Progress = SILENT) -> dict[str, Any]:
-    """The summary of a prediction (and simulation) without a run folder."""
-    results = _compute(plan_of(scenario), parts, progress)
+def figures_only(
+    scenario: Scenario, parts: set[str], progress: Progress = SILENT, *, method: Method | None = None
+) -> dict[str, Any]:
+    """The summary of a prediction (and simulation) without a run folder; with `method`, its figures beside the bounds."""
+    results = _compute(plan_of(scenario), parts, progress, method)
     return summarise(results)
 
 
@@ -96,6 +99,7 @@ def run(
     take_interfaces: tuple[str, ...] = (),
     report: bool = True,
     machine: Machine | None = None,
+    method: Method | None = None,
 ) -> Done:
     """Predicts, simulates and emulates as asked, and writes the run folder with its report (unless `report` is false).
 
@@ -109,7 +113,7 @@ def run(
         programs.resolve(plan)
         nodes.check_nodes(scenario)
     folder = folders.prepare(output, scenario.name)
-    results = _compute(plan, parts, progress)
+    results = _compute(plan, parts, progress, method)
     prediction = results.prediction
     (folder / "scenario.yaml").write_text(scenario.to_yaml(), encoding="utf-8")
     folders.write_json(folder / "plan.json", prediction.network.declaration)
@@ -166,9 +170,11 @@ def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:
     return EXIT_OK if summary["verdict"] == "met" else EXIT_NOT_MET
 
 
-def _compute(plan: Plan, parts: set[str], progress: Progress) -> Results:
+def _compute(plan: Plan, parts: set[str], progress: Progress, method: Method | None) -> Results:
     progress.step("predict", "working out the bounds")
     results = Results(predict(plan))
+    if method is not None:
+        results.figures = work_out(results.prediction, method)
     if "simulate" in parts:
         results.simulation = simulate(results.prediction, progress)
     return results

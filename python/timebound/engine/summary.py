@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine import figures, stages, tables
 from timebound.engine.figures import micros
+from timebound.engine.methods import Figures, summary_of
 from timebound.engine.predict import Outcome, Prediction
 from timebound.scenario.draw import layout
 from timebound.scenario.model import Flow, Scenario
@@ -30,6 +31,8 @@ class Results:
     prediction: Prediction
     simulation: Simulation | None = None
     measured: Measured | None = None
+    figures: Figures | None = None
+    """Of a method that was asked for beside the bound."""
 
 
 def summarise(results: Results) -> dict[str, Any]:
@@ -105,6 +108,7 @@ def summarise(results: Results) -> dict[str, Any]:
         "violations": violations,
         "brokers": stages.brokers(prediction),
         "assumptions": assumptions,
+        **({} if results.figures is None else {"method": summary_of(results.figures, prediction)}),
     }
 
 

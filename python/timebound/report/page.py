@@ -11,6 +11,7 @@ from .document import document, facts, section
 from .fidelity import fidelity
 from .figures import NARROW, draw
 from .markup import Markup, el, join
+from .method import method
 from .packets import packets
 from .picture import picture
 from .run import Run, figure, text
@@ -24,6 +25,7 @@ def render(run: Run) -> str:
     """The page as HTML text."""
     sections = [
         _latency(run),
+        method(run),
         _network(run),
         _distributions(run),
         _shares(run),
@@ -141,6 +143,7 @@ def _numbers(run: Run) -> Markup:
 
 CONTENTS = (
     ("latency", "Latency"),
+    ("method", "By another method"),
     ("network", "Network load"),
     ("distributions", "Distributions"),
     ("shares", "Where the time goes"),
@@ -154,7 +157,8 @@ CONTENTS = (
 
 
 def _contents(run: Run) -> Markup:
-    there = [(name, title) for name, title in CONTENTS if name != "packets" or run.packets]
+    optional = {"packets": run.packets, "method": run.method}
+    there = [(name, title) for name, title in CONTENTS if optional.get(name, True)]
     return el(
         "nav", el("ul", *(el("li", el("a", title, href=f"#{name}")) for name, title in there)), aria_label="Sections"
     )

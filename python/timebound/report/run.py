@@ -276,6 +276,8 @@ class Run:
     failure: str = ""
     notes: tuple[str, ...] = ()
     packets: Mapping[str, Any] = field(default_factory=dict)
+    method: Mapping[str, Any] = field(default_factory=dict)
+    """Figures of a method that was asked for beside the bound."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     lateness: Lateness | None = None
     resolved: str = ""
@@ -313,6 +315,7 @@ class Run:
             verdict=text(summary.get("verdict")) or "unmeasured",
             violations=items(summary.get("violations")),
             failure=text(summary.get("failure")),
+            method=mapping(summary.get("method")),
             packets=mapping(summary.get("packets")),
             notes=tuple(text(note) for note in notes) if isinstance(notes, list) else (),
         )

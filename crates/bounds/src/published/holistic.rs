@@ -38,8 +38,8 @@ pub enum Bracket {
 ///
 /// Readings where the text leaves a choice: message 1 is the first stream; at least one instance is examined, also where Q is 0; SD of a link is
 /// the greatest switching delay of the switch that sends on it, its jitter, which the paper takes as a standard deviation, that of a uniform distribution over
-/// the declared range; the best case of a link is C; an RP is any switch at which the stream branches, with its own SD, and
-/// `J_mc` is zero, since neither is declared apart; a release of several frames is that many messages; propagation delay, which the paper leaves out,
+/// the declared range; the best case of a link is C; an RP is any switch at which the stream branches, `SD^RP` its switching and
+/// replication delay together, `J_mc` the greatest spread of a replication delay in the network; a release of several frames is that many messages; propagation delay, which the paper leaves out,
 /// is added for every link; the stop at a deadline is not taken. What is printed makes no difference between nominal and
 /// actual release, so both results are the same. [`HopResult::window`] is zero.
 #[must_use]
@@ -57,6 +57,7 @@ pub fn holistic_with_bracket(network: &Network, options: &Options, bracket: Brac
         paths: &paths,
         bracket,
         first_jitter,
+        multicast_jitter: multicast_jitter(network),
         // Ample, and never more than some seconds.
         steps: (1 << 22) + (65_536 * paths.places.len() as u64).min(1 << 27),
     };
@@ -92,6 +93,8 @@ struct Pass<'a> {
     bracket: Bracket,
     /// `J_1`.
     first_jitter: u64,
+    /// `J_mc`.
+    multicast_jitter: u128,
     steps: u64,
 }
 
@@ -203,12 +206,17 @@ impl Pass<'_> {
             return Err(cause);
         }
         let port = &self.network.ports[place.port.index()];
-        let switch = &self.network.nodes[port.node.index()];
+        let tree = &self.network.streams[self.paths.flows[flow].stream.index()].tree;
+        let (least, greatest) = tree.hops[hop as usize]
+            .parent
+            .map_or((Span::ZERO, Span::ZERO), |parent| {
+                self.network.switching(tree.hops[parent as usize])
+            });
         let mut switching = 0;
         let before = sums.jitter;
         if !is_first {
-            switching = u128::from(switch.switching_max.0);
-            sums.jitter += deviation(switch.switching_max.saturating_sub(switch.switching_min));
+            switching = u128::from(greatest.0);
+            sums.jitter += deviation(greatest.saturating_sub(least));
         }
         let own_jitter = if is_first {
             u128::from(self.paths.flows[flow].jitter)
@@ -267,6 +275,7 @@ impl Pass<'_> {
         let period = u128::from(flow.period?);
         let blocking = u128::from(self.paths.extremes[place.port.index()].greatest_below(place.class));
         let rivals = self.rivals(place_id);
+        let extra = if is_unicast { 0 } else { self.multicast_jitter };
         // More than the whole time is beyond doubt: the iterations would only climb.
         let cost = |j: &Rival| if is_unicast { j.cost } else { own };
         let share = |j: &Rival| cost(j).saturating_mul(SHARE) / j.period;
@@ -274,18 +283,18 @@ impl Pass<'_> {
             return None;
         }
         let busy = self.fixed_point(blocking + own, rivals.len(), |w| {
-            let work = |j: &Rival| (w + j.jitter).div_ceil(j.period).saturating_mul(j.cost);
+            let work = |j: &Rival| (w + j.jitter + extra).div_ceil(j.period).saturating_mul(j.cost);
             rivals.iter().map(work).fold(blocking, u128::saturating_add)
         })?;
         let instances = match self.bracket {
-            Bracket::Ceiling => (busy + jitter).div_ceil(period),
-            Bracket::Floor => (busy + jitter) / period,
+            Bracket::Ceiling => (busy + jitter + extra).div_ceil(period),
+            Bracket::Floor => (busy + jitter + extra) / period,
         };
         let mut worst = 0;
         for q in 0..instances.max(1) {
             let base = blocking.saturating_add(q.saturating_mul(own));
             let start = self.fixed_point(base, rivals.len(), |v| {
-                let work = |j: &Rival| ((v + j.jitter) / j.period + 1).saturating_mul(cost(j));
+                let work = |j: &Rival| ((v + j.jitter + extra) / j.period + 1).saturating_mul(cost(j));
                 rivals.iter().map(work).fold(base, u128::saturating_add)
             })?;
             worst = worst.max((start + own).saturating_sub(q * period));
@@ -321,6 +330,16 @@ impl Pass<'_> {
             hops: sums.hops.clone(),
         }
     }
+}
+
+/// The one `J_mc` of the paper: the greatest spread of what a switch adds to frames that it copies, over all at which a stream branches.
+fn multicast_jitter(network: &Network) -> u128 {
+    let hops = network.streams.iter().flat_map(|stream| &stream.tree.hops);
+    hops.filter(|hop| hop.forks)
+        .map(|hop| &network.nodes[network.ports[hop.port.index()].peer.index()])
+        .map(|node| u128::from(node.replication_max.saturating_sub(node.replication_min).0))
+        .max()
+        .unwrap_or(0)
 }
 
 fn span(value: u128) -> Span {

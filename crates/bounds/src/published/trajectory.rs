@@ -17,8 +17,8 @@ use timebound_model::Network;
 ///
 /// Readings where the text leaves a choice: `sp_i` leaves the message itself out, but its own earlier instances are counted with the second
 /// sum (without that the star gives 336.08 us); `(1 + x)+` is max(0, 1 + x); SD of a port is the greatest switching delay of its node, zero
-/// at hosts; Smax starts as algorithms 2 and 4 print it and is then iterated, with release jitter once; `SD^RP` is the SD of the switch at the
-/// first branch, `J_mc` is zero, since neither is declared apart; propagation delay, which the paper leaves out, is added to C on every link;
+/// at hosts; Smax starts as algorithms 2 and 4 print it and is then iterated, with release jitter once; `SD^RP` is the switching and replication delay of the
+/// switch at the first branch, `J_mc` its spread; propagation delay, which the paper leaves out, is added to C on every link;
 /// the stop at a deadline is not taken.
 #[must_use]
 pub fn trajectory_as_published(network: &Network, options: &Options) -> Labelled {

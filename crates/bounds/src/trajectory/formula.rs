@@ -1,7 +1,7 @@
 //! The terms of the formula for one path, and its value.
 
 use super::meeting::Meeting;
-use super::sweep::{Count, Effort, Terms, Trouble, busy_period, latest_start, levels};
+use super::sweep::{Count, Effort, Higher, Terms, Trouble, busy_period, latest_start, levels};
 use super::{Blocking, Form, Range};
 use crate::paths::{Costs, NONE, Paths};
 use timebound_model::Network;
@@ -93,12 +93,11 @@ pub(crate) fn evaluate(
     let range = question.range(effort)?;
     let ends = levels(path, met);
     let constant: Vec<i128> = ends.iter().map(|end| question.constant(*end)).collect();
-    let higher: Vec<_> = ends.iter().map(|end| question.higher(*end)).collect();
     let jitter = i128::from(paths.flow_at(path[0]).jitter);
     let mut terms = Terms {
         same: question.same(&ends, &|place| arrivals.nominal(paths, place)),
         constant,
-        higher,
+        higher: question.higher(&ends),
         first: -jitter,
         range,
     };
@@ -213,12 +212,11 @@ impl Question<'_> {
 
     /// delta_i, or eq. 11.
     fn blocking(&self, end: usize) -> i128 {
-        let less_one = |cost: u64| i128::from(cost.saturating_sub(1));
         let at_port = |at: usize| {
             let place = &self.paths.places[self.path[at] as usize];
             match self.form.blocking {
                 Blocking::EveryPort => {
-                    less_one(self.paths.extremes[place.port.index()].greatest_below(place.class))
+                    i128::from(self.paths.extremes[place.port.index()].greatest_below(place.class))
                 }
                 Blocking::Residual => self.residual(at),
             }
@@ -272,7 +270,17 @@ impl Question<'_> {
                 i128::from(least) + i128::from(self.paths.places[self.path[at + 1] as usize].lag.0)
             })
             .sum();
-        i128::from(self.arrivals.nominal(self.paths, meeting.places[0])) - opens
+        i128::from(self.arrivals.nominal(self.paths, meeting.places[0])) - opens + self.multicast_jitter()
+    }
+
+    /// `J_mc` of eq. 17: the spread of what the first branch adds, if there is one on the path.
+    fn multicast_jitter(&self) -> i128 {
+        let Some(branch) = self.branch().filter(|_| self.form.costs == Costs::Switching) else {
+            return 0;
+        };
+        let port = self.paths.places[self.path[branch] as usize].port;
+        let node = &self.network.nodes[self.network.ports[port.index()].node.index()];
+        i128::from(node.replication_max.saturating_sub(node.replication_min).0)
     }
 
     fn same(&self, ends: &[usize], own_arrival: &dyn Fn(u32) -> u64) -> Vec<(Count, Vec<i128>)> {
@@ -299,18 +307,26 @@ impl Question<'_> {
         same
     }
 
-    /// Higher-priority meetings that are open at `end`: counted at its W.
-    fn higher(&self, end: usize) -> Vec<(Count, i128, bool)> {
-        let open = |meeting: &&Meeting| meeting.is_higher && meeting.first <= end && end <= meeting.last();
-        let count = |meeting: &Meeting| {
-            let least = i128::from(self.paths.places[meeting.place(end) as usize].earliest);
-            let count = Count {
-                shift: self.lead(meeting) - least,
-                period: self.period(meeting.flow),
+    fn higher(&self, ends: &[usize]) -> Vec<Higher> {
+        let entry = |meeting: &Meeting| {
+            let lead = self.lead(meeting);
+            let shift = |end: &usize| {
+                (meeting.first <= *end && *end <= meeting.last()).then(|| {
+                    let least = self.paths.places[meeting.place(*end) as usize].earliest;
+                    lead - i128::from(least)
+                })
             };
-            let cost = i128::from(meeting.cost(self.paths, end));
-            (count, cost, end < meeting.last())
+            let cost = |end: &usize| i128::from(meeting.cost(self.paths, *end));
+            Higher {
+                period: self.period(meeting.flow),
+                shifts: ends.iter().map(shift).collect(),
+                costs: ends.iter().map(cost).collect(),
+            }
         };
-        self.met.iter().filter(open).map(count).collect()
+        self.met
+            .iter()
+            .filter(|meeting| meeting.is_higher)
+            .map(entry)
+            .collect()
     }
 }

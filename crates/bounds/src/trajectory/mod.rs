@@ -7,10 +7,11 @@
 //!      + sum over the ports h of i but slow_i of max over hp, sp, i of C_j_h  -  C_i_last  +  sum of Lmax  +  delta_i
 //! R    = max over t of W(t) + C_i_last - t,   -J_i <= t < -J_i + BP,   BP = least positive fixed point of sum ceil(BP / T_j) C_j_slow
 //! A_ij = Smax_j_first_ji - M_i_first_ji,   M_i_h = sum over the ports of i before h of (min over hp, sp, i of C_j + Lmin)
-//! delta_i = sum over the ports of i of max over lp of (C_j - 1)+
+//! delta_i = sum over the ports of i of max over lp of C_j
 //! ```
 //!
-//! `W_last_ij` is the same formula on i's path cut behind `last_ij`. `Smax` is the greatest time from the nominal release to the arrival at a
+//! `W_last_ij` is the same formula on i's path cut behind `last_ij`. A frame of hp is counted there **and** at W of every port that it shares before,
+//! whatever counts most (see [`sweep`]): at `last_ij` alone it can be missing, which a sweep of random networks against the simulator showed. `Smax` is the greatest time from the nominal release to the arrival at a
 //! port (release jitter included, which is why A does not add it again): the same formula on the part of the path before. Where paths depend
 //! on each other in a circle, Smax is iterated from below to a fixed point. Flows that part and meet again are one pseudo-flow per stretch;
 //! a branch of a multicast tree is a path of its own. A release of several frames counts as that many flows.
@@ -18,8 +19,8 @@
 //! **From the actual release** the same formula holds with `t >= 0` for the time of that release and Smax_i without jitter.
 //!
 //! **How far to trust it.** The corrected delta takes every port's own blocking (the published residual form does not, nor does the published range of
-//! t reach beyond the source's busy period: `tests/defects.rs` has runs above both). A lower frame is taken to have started one nanosecond
-//! before: a run in which it starts in the same nanosecond can be a nanosecond per port above. The literature shows further optimistic corners
+//! t reach beyond the source's busy period: `tests/defects.rs` has runs above both). A lower frame may start in the very
+//! nanosecond in which ours arrives, so it counts whole, as in the holistic approach; Martin and Minet subtract that tick. The literature shows further optimistic corners
 //! (Kemayo et al. 2013 and 2014; Li, Cros and George 2014; Tang et al. 2019), so results are labelled experimental and never part of a bound.
 
 mod formula;

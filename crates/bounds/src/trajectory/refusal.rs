@@ -5,7 +5,7 @@ use crate::cause::{Cause, Kind};
 use crate::demand::Demand;
 use crate::paths::Paths;
 use crate::result::Utilisation;
-use timebound_model::{Arrival, Discipline, Network, PortId, StreamId};
+use timebound_model::{Arrival, Discipline, Network, PortId, Span, StreamId};
 
 /// Utilisation of a port by the declared flows of `class` and above.
 pub(crate) fn utilisation(paths: &Paths, port: PortId, class: u8) -> Utilisation {
@@ -89,9 +89,31 @@ fn obstacle(network: &Network, paths: &Paths, id: PortId) -> Option<&'static str
         Some("lets frames overtake each other")
     } else if twice {
         Some("is crossed twice by one stream")
+    } else if copies_are_overtaken(network, paths, id) {
+        Some(
+            "is reached by frames that the switch copies and, over the same link, by others, which overtake them",
+        )
     } else {
         None
     }
+}
+
+/// Frames that a switch copies take longer there than those that it does not, so frames of one link do not stay in their order.
+fn copies_are_overtaken(network: &Network, paths: &Paths, id: PortId) -> bool {
+    if network.nodes[network.ports[id.index()].node.index()].replication_max == Span::ZERO {
+        return false;
+    }
+    let input = |place: &u32| {
+        let before = paths.places.get(paths.places[*place as usize].parent as usize)?;
+        let flow = paths.flow_at(*place);
+        let hop = (paths.places[*place as usize].parent - flow.first_place) as usize;
+        let forks = network.streams[flow.stream.index()].tree.hops[hop].forks;
+        Some((before.port, forks))
+    };
+    let mut inputs: Vec<_> = paths.at[id.index()].iter().filter_map(input).collect();
+    inputs.sort_unstable();
+    inputs.dedup();
+    inputs.windows(2).any(|pair| pair[0].0 == pair[1].0)
 }
 
 /// A path on which classes count at one port and not at another: whether a flow is a rival of higher or of the same priority would

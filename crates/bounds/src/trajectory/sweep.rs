@@ -31,7 +31,7 @@ pub(crate) struct Effort(u64);
 impl Effort {
     /// Ample for a network in which flows have so many ports altogether, and never more than some seconds.
     pub(crate) fn for_places(places: usize) -> Self {
-        Self((1 << 22) + (65_536 * places as u64).min(1 << 29))
+        Self((1 << 16) + (16_384 * places as u64).min(1 << 28))
     }
     pub(crate) const fn spend(&mut self, steps: u64) {
         self.0 = self.0.saturating_sub(steps);
@@ -58,6 +58,16 @@ impl Count {
     }
 }
 
+/// A meeting with a more urgent flow: counted at W of every port that it shares with the path.
+#[derive(Debug)]
+pub(crate) struct Higher {
+    pub(crate) period: i128,
+    /// By level the shift of its count there, `None` where the flow is not met.
+    pub(crate) shifts: Vec<Option<i128>>,
+    /// By level what each release adds, 0 before they meet.
+    pub(crate) costs: Vec<i128>,
+}
+
 /// What the formula adds up for one path, apart from t.
 #[derive(Debug)]
 pub(crate) struct Terms {
@@ -65,24 +75,21 @@ pub(crate) struct Terms {
     pub(crate) same: Vec<(Count, Vec<i128>)>,
     /// By level what does not depend on t.
     pub(crate) constant: Vec<i128>,
-    /// By level the higher-priority counts at its W with their cost, and whether the count goes on behind the level.
-    pub(crate) higher: Vec<Vec<(Count, i128, bool)>>,
+    pub(crate) higher: Vec<Higher>,
     /// First t, and the length of the range.
     pub(crate) first: i128,
     pub(crate) range: i128,
 }
 
-/// The ends of the path's prefixes at which higher-priority flows leave it, and its own end: W has to be known there.
+/// The ends of the path's prefixes at which W has to be known: every port at which a more urgent flow is met, and the last.
 pub(crate) fn levels(path: &[u32], meetings: &[Meeting]) -> Vec<usize> {
-    let mut levels: Vec<usize> = meetings
-        .iter()
-        .filter(|meeting| meeting.is_higher)
-        .map(Meeting::last)
-        .chain([path.len() - 1])
-        .collect();
-    levels.sort_unstable();
-    levels.dedup();
-    levels
+    let is_met = |at: &usize| {
+        meetings
+            .iter()
+            .any(|meeting| meeting.is_higher && meeting.first <= *at && *at <= meeting.last())
+    };
+    let last = path.len() - 1;
+    (0..last).filter(is_met).chain([last]).collect()
 }
 
 /// The least positive fixed point of the sum of `ceil(BP / T) C` over (T, C): the length of the range of t.
@@ -111,11 +118,25 @@ pub(crate) fn busy_period(counts: &[(i128, i128)], effort: &mut Effort) -> Resul
 
 /// W at one level while t grows.
 struct Level {
-    /// Everything but the higher-priority counts that are still open here.
     base: i128,
+    /// Of more urgent flows, `counts` of them.
     work: i128,
-    /// Values of W at which a count rises, its index and the count so far.
+    counts: Vec<i128>,
+    /// Values of W at which a count rises, the meeting, and the count before.
     rises: BinaryHeap<Reverse<(i128, usize, i128)>>,
+}
+
+impl Level {
+    const fn start(&self) -> i128 {
+        self.base.saturating_add(self.work)
+    }
+    fn raise(&mut self, which: usize, count: i128, cost: i128) {
+        let more = count - self.counts[which];
+        if more > 0 {
+            self.work = self.work.saturating_add(more.saturating_mul(cost));
+            self.counts[which] = count;
+        }
+    }
 }
 
 /// The maximum over t of `W(t) - t` at the last level.
@@ -128,6 +149,7 @@ pub(crate) fn latest_start(terms: &Terms, effort: &mut Effort) -> Result<i128, T
         .map(|constant| Level {
             base: *constant,
             work: 0,
+            counts: vec![0; terms.higher.len()],
             rises: BinaryHeap::new(),
         })
         .collect();
@@ -144,7 +166,7 @@ pub(crate) fn latest_start(terms: &Terms, effort: &mut Effort) -> Result<i128, T
     loop {
         settle(terms, &mut state, &mut started, effort)?;
         let last = &state[state.len() - 1];
-        worst = worst.max(last.base + last.work - t);
+        worst = worst.max(last.start() - t);
         let Some(Reverse((next, ..))) = steps.peek() else {
             return Ok(worst);
         };
@@ -168,6 +190,10 @@ pub(crate) fn latest_start(terms: &Terms, effort: &mut Effort) -> Result<i128, T
 }
 
 /// Brings every level, nearest first, to its least fixed point.
+///
+/// A more urgent frame delays ours at some shared port, where it arrives before ours starts. So it is counted at W of each of them, and a count
+/// holds at all later ports. Counted at `last_ij` alone, as the formula is usually written, it can be missing: where frames are
+/// longer and the last port is faster, W without the frame may be a fixed point as well, at which the frame is not there yet.
 fn settle(
     terms: &Terms,
     state: &mut [Level],
@@ -176,53 +202,66 @@ fn settle(
 ) -> Result<(), Trouble> {
     let begins = !std::mem::replace(started, true);
     for index in 0..state.len() {
-        let (here, behind) = state[index..].split_at_mut(1);
-        let level = &mut here[0];
-        if level.base > HORIZON {
+        if state[index].start() > HORIZON {
             return Err(Trouble::Horizon);
         }
-        let mut add = |level: &mut Level, count: i128, (_, cost, goes_on): &(Count, i128, bool)| {
-            let work = count.saturating_mul(*cost);
-            level.work = level.work.saturating_add(work);
-            if !goes_on {
-                behind
-                    .iter_mut()
-                    .for_each(|later| later.base = later.base.saturating_add(work));
-            }
-        };
         if begins {
-            let least = level.base;
-            for (which, counted) in terms.higher[index].iter().enumerate() {
-                let count = counted.0.at(least);
-                add(level, count, counted);
-                level.rises.push(Reverse((counted.0.next(count), which, count)));
-                effort.spend(1);
-            }
+            open(terms, state, index, effort);
         }
-        while let Some(Reverse((at, which, count))) = level.rises.peek().copied() {
-            if at > level.base.saturating_add(level.work) {
+        while let Some(Reverse((at, which, before))) = state[index].rises.peek().copied() {
+            if at > state[index].start() {
                 break;
             }
-            let counted = &terms.higher[index][which];
-            level.rises.pop();
-            level
-                .rises
-                .push(Reverse((counted.0.next(count + 1), which, count + 1)));
-            add(level, 1, counted);
+            let higher = &terms.higher[which];
+            // A nearer port may have counted it already.
+            let count = state[index].counts[which].max(before + 1);
+            raise(state, index, which, count, higher);
+            state[index].rises.pop();
+            if let Some(count_here) = higher.count(index) {
+                state[index]
+                    .rises
+                    .push(Reverse((count_here.next(count), which, count)));
+            }
             effort.spend(1);
-            if level.base.saturating_add(level.work) > HORIZON {
+            if state[index].start() > HORIZON {
                 return Err(Trouble::Horizon);
             }
             if effort.is_spent() {
                 return Err(Trouble::Effort);
             }
         }
-        if level.base.saturating_add(level.work) > HORIZON {
-            return Err(Trouble::Horizon);
-        }
     }
     if effort.is_spent() {
         return Err(Trouble::Effort);
     }
     Ok(())
+}
+
+/// The first counts at a level, for the least that W can be there.
+fn open(terms: &Terms, state: &mut [Level], index: usize, effort: &mut Effort) {
+    let least = state[index].start();
+    for (which, higher) in terms.higher.iter().enumerate() {
+        let Some(here) = higher.count(index) else { continue };
+        let count = here.at(least).max(state[index].counts[which]);
+        raise(state, index, which, count, higher);
+        state[index].rises.push(Reverse((here.next(count), which, count)));
+        effort.spend(1);
+    }
+}
+
+/// A count at a level, and at all behind it.
+fn raise(state: &mut [Level], index: usize, which: usize, count: i128, higher: &Higher) {
+    for (level, cost) in state[index..].iter_mut().zip(&higher.costs[index..]) {
+        level.raise(which, count, *cost);
+    }
+}
+
+impl Higher {
+    fn count(&self, level: usize) -> Option<Count> {
+        let shift = self.shifts[level]?;
+        Some(Count {
+            shift,
+            period: self.period,
+        })
+    }
 }

@@ -9,9 +9,6 @@ use timebound_model::Network;
 pub struct Candidate {
     pub name: &'static str,
     pub safety: Safety,
-    /// Does it take a lower frame to have started before, never in the nanosecond of our arrival? Then runs in which it does are not
-    /// what it speaks of.
-    pub blocks_a_tick_less: bool,
     pub analyse: fn(&Network, &Options) -> Analysis,
 }
 
@@ -19,7 +16,6 @@ const fn safe(name: &'static str, analyse: fn(&Network, &Options) -> Analysis) -
     Candidate {
         name,
         safety: Safety::Safe,
-        blocks_a_tick_less: false,
         analyse,
     }
 }
@@ -43,13 +39,11 @@ pub const METHODS: &[Candidate] = &[
     Candidate {
         name: "trajectory",
         safety: Safety::Experimental,
-        blocks_a_tick_less: true,
         analyse: |network, options| trajectory(network, options).analysis,
     },
     Candidate {
         name: "trajectory with residual blocking",
         safety: Safety::Unsafe,
-        blocks_a_tick_less: true,
         analyse: |network, options| {
             published::trajectory_with(network, options, &[Defect::ResidualBlocking]).analysis
         },
@@ -57,7 +51,6 @@ pub const METHODS: &[Candidate] = &[
     Candidate {
         name: "trajectory over the source's busy period",
         safety: Safety::Unsafe,
-        blocks_a_tick_less: true,
         analyse: |network, options| {
             published::trajectory_with(network, options, &[Defect::SourceBusyPeriod]).analysis
         },
@@ -65,13 +58,11 @@ pub const METHODS: &[Candidate] = &[
     Candidate {
         name: "trajectory as published",
         safety: Safety::Unsafe,
-        blocks_a_tick_less: true,
         analyse: |network, options| published::trajectory_as_published(network, options).analysis,
     },
     Candidate {
         name: "holistic as published",
         safety: Safety::Unsafe,
-        blocks_a_tick_less: false,
         analyse: |network, options| published::holistic_as_published(network, options).analysis,
     },
 ];

@@ -1,0 +1,71 @@
+"""Figures of a method by name, beside the bound and never in its place.
+
+`bound`, `holistic` and `calculus` are safe. `trajectory` is experimental; the two `as-published` ones are known to be exceeded and exist to be
+compared with the paper that printed them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from timebound.engine.figures import micros
+from timebound.engine.predict import Outcome, Prediction, outcomes_of
+
+Safe = Literal["bound", "holistic", "calculus"]
+Unpromised = Literal["trajectory", "holistic-as-published", "trajectory-as-published"]
+Method = Literal["bound", "holistic", "calculus", "trajectory", "holistic-as-published", "trajectory-as-published"]
+
+LABELS = {
+    "safe": "safe",
+    "experimental": "experimental, not a bound",
+    "unsafe": "UNSAFE, not a bound",
+}
+MEANINGS = {
+    "safe": "No frame exceeds these figures.",
+    "experimental": "The literature knows corners in which this method is optimistic: do not rely on these figures; rely on the bound.",
+    "unsafe": "Runs that exceed such figures are known: they are for comparison with the paper alone; rely on the bound.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one method says of every stream at every receiver, and how far to trust it (`safe`, `experimental`, `unsafe`)."""
+
+    method: str
+    safety: str
+    outcomes: dict[tuple[str, str], Outcome]
+
+
+def work_out(prediction: Prediction, method: Method) -> Figures:
+    """The figures of a method for the arrivals of a prediction. The jitter of answers is that which the safe bounds gave."""
+    network = prediction.steady
+    if method in get_args(Safe):
+        analysis = network.bounds({}, method)
+        return Figures(method, "safe", outcomes_of(analysis, prediction.streams))
+    analysis = network.comparison(method)
+    return Figures(method, str(analysis["safety"]), outcomes_of(analysis, prediction.streams))
+
+
+def summary_of(figures: Figures, prediction: Prediction) -> dict[str, Any]:
+    """The object `method` of `summary.json`: name, safety, label, and per flow and receiver the figure in microseconds or a reason."""
+    flows = []
+    for (flow, receiver), segments in prediction.plan.segments.items():
+        outcomes = [figures.outcomes[segment.stream, segment.destination] for segment in segments]
+        reasons = [outcome.reason for outcome in outcomes if outcome.reason is not None]
+        total = sum(outcome.actual_ns or 0 for outcome in outcomes)
+        flows.append(
+            {
+                "flow": flow,
+                "receiver": receiver,
+                "value_us": None if reasons else micros(total),
+                "reason": reasons[0] if reasons else None,
+            }
+        )
+    return {
+        "name": figures.method,
+        "safety": figures.safety,
+        "label": LABELS[figures.safety],
+        "meaning": MEANINGS[figures.safety],
+        "flows": flows,
+    }
