@@ -195,7 +195,7 @@ MEANINGS: Sequence[tuple[str, str]] = (
     ),
     (
         "Worst simulated",
-        "The largest network latency that the simulator found. It is a lower limit to the true worst case, as a search can miss the worst. Bound / found says how much is open: 1.00 leaves nothing.",
+        "The largest network latency that the simulator found. It is a lower limit to the true worst case, as a search can miss the worst. Bound / found says how much is open at most.",
     ),
     (
         "Bound",

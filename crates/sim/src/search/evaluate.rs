@@ -71,8 +71,8 @@ struct Watch {
     /// Per stream of the scene its actor, `u32::MAX` if it is none.
     actor_of: Vec<u32>,
     visits: Vec<Vec<Visit>>,
-    /// Per place the first visit that may still be waiting.
-    open: Vec<usize>,
+    /// Per release its latest visit, wherever that was.
+    latest: Vec<u32>,
     /// Per place: end of the last transmission, and since when the port has been sending without a pause.
     busy: Vec<(u64, u64)>,
     releases: Vec<Released>,
@@ -88,7 +88,7 @@ struct Watch {
 impl Watch {
     fn clear(&mut self) {
         self.visits.iter_mut().for_each(Vec::clear);
-        self.open.fill(0);
+        self.latest.clear();
         self.busy.fill((u64::MAX, 0));
         self.releases.clear();
         self.own.clear();
@@ -135,6 +135,7 @@ impl Sink for Watch {
     #[inline]
     fn queued(&mut self, port: PortId, at: Time, frame: &Frame) {
         let Some(place) = self.place(port) else { return };
+        self.latest[frame.handle as usize] = self.visits[place].len() as u32;
         self.visits[place].push(Visit {
             actor: self.actor_of[frame.stream as usize],
             handle: frame.handle,
@@ -154,13 +155,15 @@ impl Sink for Watch {
         }
         busy.0 = ended.0;
         let visits = &mut self.visits[place];
-        let open = &mut self.open[place];
-        while visits.get(*open).is_some_and(|visit| visit.started != u64::MAX) {
-            *open += 1;
-        }
-        let waiting = visits[*open..].iter_mut().find(|visit| {
+        let waits = |visit: &Visit| {
             visit.started == u64::MAX && visit.handle == frame.handle && visit.tag == frame.tag as u32
-        });
+        };
+        // Mostly it is where its release was seen last; a release of several frames may have others behind it.
+        let latest = self.latest[frame.handle as usize] as usize;
+        let waiting = match visits.get(latest).is_some_and(waits) {
+            true => visits.get_mut(latest),
+            false => visits.iter_mut().find(|visit| waits(visit)),
+        };
         if let Some(visit) = waiting {
             (visit.started, visit.busy_since) = (started.0, busy.1);
         }
@@ -190,7 +193,6 @@ impl<'a> Evaluator<'a> {
             place_of: scene.place_of.clone(),
             actor_of,
             visits: vec![Vec::new(); scene.places.len()],
-            open: vec![0; scene.places.len()],
             busy: vec![(u64::MAX, 0); scene.places.len()],
             ..Watch::default()
         };
@@ -312,6 +314,7 @@ fn enter(
 ) {
     let handle = watch.releases.len() as u32;
     watch.releases.push(released);
+    watch.latest.push(u32::MAX);
     for (position, wire) in (0u64..).zip(frames) {
         fabric.ingress(
             at,

@@ -174,6 +174,9 @@ impl<'a> Cast<'a> {
     /// Streams that share a port with a rival before it meets the target; returns who meets whom where.
     fn add_delayers(&mut self) -> Vec<(usize, u32, usize, u32)> {
         let mut encounters = Vec::new();
+        if self.parts.len() >= MOST_ACTORS {
+            return encounters;
+        }
         let network = self.survey.network;
         let on_path: BTreeSet<PortId> = self.path.iter().copied().collect();
         let mut joined: BTreeMap<StreamId, Vec<(u32, usize, u32)>> = BTreeMap::new();
@@ -189,10 +192,10 @@ impl<'a> Cast<'a> {
                         joined.entry(stream).or_default().push((own, rival, hop));
                     }
                 }
+                if self.parts.len() + joined.len() > MOST_ACTORS {
+                    return encounters;
+                }
             }
-        }
-        if self.parts.len() + joined.len() > MOST_ACTORS {
-            return encounters;
         }
         for (stream, meetings) in joined {
             let part = self.parts.len();
