@@ -1,6 +1,7 @@
 //! One port: against the formulas as they stand, and against the definitions nanosecond by nanosecond.
 
 use super::*;
+use crate::bundle::ONE;
 use crate::demand::Demand;
 
 fn demand(weight: u64, period: u64, jitter: u64) -> Demand {

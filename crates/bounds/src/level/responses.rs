@@ -1,0 +1,273 @@
+//! From the vertices of `S` and the steps of `H` to worst cases: responses and what waits.
+
+use crate::bundle::ONE;
+use crate::demand::HORIZON;
+
+/// `S` at `t`, just before and at it; behind it rises with `slope` (the sum of `lines` lines, each rounded up).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Vertex {
+    pub(super) t: u64,
+    pub(super) before: u64,
+    pub(super) after: u64,
+    pub(super) slope: u64,
+    pub(super) lines: u64,
+}
+
+/// What decides about a class's responses.
+#[derive(Debug)]
+pub(super) enum Form<'a> {
+    Exact {
+        vertices: &'a [Vertex],
+        /// `H(0)`, then the steps of `H` as (window, work).
+        at_once: u64,
+        steps: &'a [(u64, u64)],
+    },
+    /// `B + S(0)` and `H(0)` as straight lines, and the share of the higher classes in 2^-60.
+    Fluid { work: u128, higher_share: u128 },
+}
+
+/// Response times of one class, for every transmission time in it.
+#[derive(Debug)]
+pub(crate) struct Responses<'a> {
+    pub(super) blocking: u64,
+    pub(super) form: Form<'a>,
+}
+
+/// The worst case of a frame, and what it is made of: `response = blocking + same + higher - window`, where `same` contains the
+/// frame itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Worst {
+    pub(crate) response: u64,
+    /// From the start of the busy period to the frame's arrival.
+    pub(crate) window: u64,
+    pub(crate) same: u64,
+    pub(crate) higher: u64,
+}
+
+pub(super) fn bounded(work: u128) -> Option<u64> {
+    u64::try_from(work).ok().filter(|work| *work <= HORIZON)
+}
+
+/// Walks along `S` with the steps of `H`.
+struct Walk<'a> {
+    /// `B - C_i`; what `S` adds to is never less than nothing.
+    blocking: u64,
+    own: u64,
+    higher: u64,
+    steps: &'a [(u64, u64)],
+    taken: usize,
+    worst: Worst,
+}
+
+impl Walk<'_> {
+    /// A frame that arrives at `t` when `same` is the work of the class.
+    fn see(&mut self, t: u64, same: u64) {
+        let mut start = (self.blocking + same).saturating_sub(self.own) + self.higher;
+        while let Some(&(_, added)) = self.steps.get(self.taken).filter(|(at, _)| *at <= start) {
+            start += added;
+            self.higher += added;
+            self.taken += 1;
+        }
+        // A start before t is no start: without this frame the port would have been idle by then.
+        let response = (start + self.own).saturating_sub(t);
+        if response > self.worst.response {
+            self.worst = Worst {
+                response,
+                window: t,
+                same,
+                higher: self.higher,
+            };
+        }
+    }
+
+    /// On a line that rises slower than time goes, the starts that pass a release of a higher class.
+    fn rise(&mut self, from: &Vertex, to: &Vertex) {
+        while let Some(&(at, _)) = self.steps.get(self.taken) {
+            let same = (at + self.own).saturating_sub(self.higher + self.blocking);
+            if same > to.before {
+                return;
+            }
+            // Every line is rounded up to the nanosecond: the true one may be there earlier.
+            let risen = u128::from(same.saturating_sub(from.after + from.lines)) << 32;
+            let t = from.t + (risen / u128::from(from.slope)).min(u128::from(to.t - from.t)) as u64;
+            self.see(t, same.max(from.after));
+        }
+    }
+}
+
+impl Responses<'_> {
+    /// The response time of a frame of the class that takes `own` to transmit; `None` beyond the horizon.
+    pub(crate) fn of(&self, own: u64) -> Option<Worst> {
+        match &self.form {
+            Form::Exact {
+                vertices,
+                at_once,
+                steps,
+            } => {
+                let mut walk = Walk {
+                    blocking: self.blocking,
+                    own,
+                    higher: *at_once,
+                    steps,
+                    taken: 0,
+                    worst: Worst::default(),
+                };
+                for (index, vertex) in vertices.iter().enumerate() {
+                    if let Some(from) = index
+                        .checked_sub(1)
+                        .map(|index| &vertices[index])
+                        .filter(|from| from.slope > 0)
+                    {
+                        if from.slope < ONE {
+                            walk.rise(from, vertex);
+                        }
+                        walk.see(vertex.t, vertex.before);
+                    }
+                    walk.see(vertex.t, vertex.after);
+                }
+                Some(walk.worst)
+            }
+            Form::Fluid { work, higher_share } => {
+                let free = (1u128 << 60) - higher_share;
+                let start = (work.saturating_sub(u128::from(own)) << 60).div_ceil(free);
+                let response = bounded(start + u128::from(own))?;
+                Some(Worst {
+                    response,
+                    window: 0,
+                    same: response - self.blocking.min(response),
+                    higher: 0,
+                })
+            }
+        }
+    }
+
+    /// No release after this window counted; `None` where all of them do.
+    pub(crate) fn end(&self) -> Option<u64> {
+        let Form::Exact {
+            vertices,
+            at_once,
+            steps,
+        } = &self.form
+        else {
+            return None;
+        };
+        let same = vertices.last().map_or(0, |vertex| vertex.after);
+        let higher = steps
+            .iter()
+            .fold(*at_once, |sum, (_, added)| sum.saturating_add(*added));
+        Some(self.blocking.saturating_add(same).saturating_add(higher))
+    }
+
+    /// Work of the class and all above it that can be there at once, in nanoseconds: `max over t of B + S(t) + H(t) - t`.
+    pub(crate) fn pending(&self) -> Option<u64> {
+        let Form::Exact {
+            vertices,
+            at_once,
+            steps,
+        } = &self.form
+        else {
+            return Some(self.of(0)?.response);
+        };
+        let (mut higher, mut taken, mut most) = (*at_once, 0, 0);
+        for (index, vertex) in vertices.iter().enumerate() {
+            let from = index.checked_sub(1).map(|index| &vertices[index]);
+            while let Some(&(at, added)) = steps.get(taken).filter(|(at, _)| *at <= vertex.t) {
+                higher += added;
+                taken += 1;
+                let same = from.map_or(vertex.after, |from| vertex.before.min(rise(from, at)));
+                most = most.max((self.blocking + same + higher).saturating_sub(at));
+            }
+            most =
+                most.max((self.blocking + vertex.after.max(vertex.before) + higher).saturating_sub(vertex.t));
+        }
+        let same = vertices.last().map_or(0, |vertex| vertex.after);
+        for &(at, added) in &steps[taken..] {
+            higher += added;
+            most = most.max((self.blocking + same + higher).saturating_sub(at));
+        }
+        Some(most)
+    }
+
+    /// Work of the class alone that can wait at once: how far `S` rises above what the class has been served by then, which is at least
+    /// `max over v <= t of v - B - H(v)`.
+    pub(crate) fn backlog(&self) -> Option<u64> {
+        let Form::Exact {
+            vertices,
+            at_once,
+            steps,
+        } = &self.form
+        else {
+            return Some(self.of(0)?.response);
+        };
+        let mut service = Service {
+            blocking: self.blocking,
+            higher: *at_once,
+            steps,
+            taken: 0,
+            served: 0,
+        };
+        let mut most = 0;
+        for (index, vertex) in vertices.iter().enumerate() {
+            if let Some(from) = index
+                .checked_sub(1)
+                .map(|index| &vertices[index])
+                .filter(|from| from.slope > 0)
+            {
+                // On a slow line what waits is most where the service begins again: no later than the next step of H.
+                while from.slope < ONE && service.next() < vertex.t {
+                    let at = service.next();
+                    let served = service.served;
+                    service.pass();
+                    most = most.max(vertex.before.min(rise(from, at)).saturating_sub(served));
+                }
+                if from.slope < ONE {
+                    most = most.max(vertex.before.saturating_sub(service.served));
+                }
+                most = most.max(vertex.before.saturating_sub(service.until(vertex.t)));
+            }
+            most = most.max(vertex.after.saturating_sub(service.until(vertex.t)));
+        }
+        Some(most)
+    }
+}
+
+/// `S` on the line behind `from`, rounded up.
+fn rise(from: &Vertex, t: u64) -> u64 {
+    let risen = (u128::from(from.slope) * u128::from(t - from.t)).div_ceil(u128::from(ONE));
+    from.after
+        .saturating_add(u64::try_from(risen).unwrap_or(u64::MAX))
+        .saturating_add(from.lines)
+}
+
+/// What the class has been served at least.
+struct Service<'a> {
+    blocking: u64,
+    higher: u64,
+    steps: &'a [(u64, u64)],
+    taken: usize,
+    served: u64,
+}
+
+impl Service<'_> {
+    fn next(&self) -> u64 {
+        self.steps.get(self.taken).map_or(u64::MAX, |(at, _)| *at)
+    }
+    /// Takes the next step of `H`.
+    fn pass(&mut self) {
+        let (at, added) = self.steps[self.taken];
+        self.served = self
+            .served
+            .max(at.saturating_sub(self.blocking.saturating_add(self.higher)));
+        self.higher = self.higher.saturating_add(added);
+        self.taken += 1;
+    }
+    fn until(&mut self, t: u64) -> u64 {
+        while self.next() <= t {
+            self.pass();
+        }
+        self.served = self
+            .served
+            .max(t.saturating_sub(self.blocking.saturating_add(self.higher)));
+        self.served
+    }
+}
