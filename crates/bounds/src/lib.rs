@@ -9,6 +9,7 @@ mod bundle;
 mod cause;
 mod demand;
 mod explain;
+mod flow;
 mod layout;
 mod level;
 mod options;

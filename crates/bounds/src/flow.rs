@@ -1,0 +1,164 @@
+//! Streams as the analysis sees them: one flow for each frame size, and what links and switches do to it on its way.
+
+use crate::bundle::Line;
+use crate::options::Options;
+use crate::service::bucket::{Envelope, burst_time};
+use timebound_model::{Arrival, Network, Port, Rate, Span, Stream, StreamId, WireBytes};
+
+/// Frames of one size of one stream.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) stream: StreamId,
+    pub(crate) period: u64,
+    /// Release jitter.
+    pub(crate) jitter: u64,
+    pub(crate) bytes: WireBytes,
+    /// Frames of this size per release.
+    pub(crate) multiplicity: u64,
+    /// The largest of its frames.
+    pub(crate) largest: WireBytes,
+    /// Of a token bucket: what a release is (`bytes` is its least frame then, for which responses are longest).
+    pub(crate) envelope: Option<Envelope>,
+    /// Position of its first hop in [`Layout::slot_of`]; the others follow in the order of the tree.
+    pub(crate) first_hop: usize,
+}
+
+impl Flow {
+    /// Transmission time of a frame and of all that a release brings.
+    pub(crate) fn passage(&self, rate: Rate) -> (u64, u64) {
+        let own = rate.transmission_time(self.bytes).0;
+        let weight = match &self.envelope {
+            Some(envelope) => envelope.weight(rate),
+            None => own.saturating_mul(self.multiplicity),
+        };
+        (own, weight)
+    }
+}
+
+/// What comes over a link to a level.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frames {
+    /// Bytes of the largest frame and of the least.
+    largest: u32,
+    least: u32,
+    /// Does the switch between copy any of them, or all?
+    any_copied: bool,
+    all_copied: bool,
+}
+
+impl Frames {
+    pub(crate) const NONE: Self = Self {
+        largest: 0,
+        least: u32::MAX,
+        any_copied: false,
+        all_copied: true,
+    };
+    pub(crate) fn add(&mut self, flow: &Flow, copied: bool) {
+        self.largest = self.largest.max(flow.largest.0);
+        self.least = self.least.min(flow.bytes.0);
+        self.any_copied |= copied;
+        self.all_copied &= copied;
+    }
+}
+
+/// What the link of `input` can deliver of these frames to `port`.
+pub(crate) fn shaping(network: &Network, input: &Port, port: &Port, frames: Frames) -> Line {
+    let node = &network.nodes[port.node.index()];
+    let only = |yes: bool, span: Span| if yes { span } else { Span::ZERO };
+    let spread = input
+        .impairments
+        .greatest_jitter()
+        .saturating_add(node.switching_max.saturating_sub(node.switching_min))
+        .saturating_add(only(frames.any_copied, node.replication_max))
+        .saturating_sub(only(frames.all_copied, node.replication_min));
+    Line::new(
+        port.rate.transmission_time(WireBytes(frames.largest)).0,
+        input.rate.transmission_time(WireBytes(frames.least)).0,
+        spread.0,
+        input.rate.0,
+        port.rate.0,
+    )
+}
+
+/// Greatest time from the last bit sent to the last bit received.
+pub(crate) fn crossing(port: &timebound_model::Port) -> Span {
+    port.propagation
+        .saturating_add(port.impairments.greatest_jitter())
+}
+
+pub(crate) fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std::ops::Range<usize>>) {
+    let mut flows = Vec::with_capacity(network.streams.len());
+    let mut flows_of = Vec::with_capacity(network.streams.len());
+    let mut first_hop = 0;
+    let mut sizes: Vec<WireBytes> = Vec::new();
+    for (index, stream) in network.streams.iter().enumerate() {
+        let first = flows.len();
+        let id = StreamId::new(index);
+        let observed = options.jitter_override.get(&id).copied().unwrap_or(Span::ZERO);
+        flows_of_stream(stream, id, observed, &mut sizes, &mut flows);
+        for flow in &mut flows[first..] {
+            flow.first_hop = first_hop;
+            first_hop += stream.tree.hops.len();
+        }
+        flows_of.push(first..flows.len());
+    }
+    (flows, flows_of)
+}
+
+/// Adds the flows of one stream; where their hops lie is up to the caller.
+pub(crate) fn flows_of_stream(
+    stream: &Stream,
+    id: StreamId,
+    observed: Span,
+    sizes: &mut Vec<WireBytes>,
+    flows: &mut Vec<Flow>,
+) {
+    if let Arrival::Periodic {
+        period,
+        jitter,
+        frames,
+    } = &stream.arrival
+    {
+        sizes.clear();
+        sizes.extend(frames);
+        sizes.sort_unstable();
+        for same in sizes.chunk_by(|a, b| a == b) {
+            flows.push(Flow {
+                stream: id,
+                period: period.0.max(1),
+                jitter: (*jitter).max(observed).0,
+                bytes: same[0],
+                multiplicity: same.len() as u64,
+                largest: same[0],
+                envelope: None,
+                first_hop: 0,
+            });
+        }
+    }
+    flows.extend(bucket(stream, id, observed));
+}
+
+/// The flow that covers a token bucket; its jitter stands for the burst, and is no lateness.
+fn bucket(stream: &Stream, id: StreamId, observed: Span) -> Option<Flow> {
+    let Arrival::TokenBucket {
+        rate,
+        burst_bytes,
+        min_frame,
+        max_frame,
+    } = stream.arrival
+    else {
+        return None;
+    };
+    let burst = burst_time(rate, burst_bytes).max(observed.0);
+    let envelope = Envelope::new(rate, burst, min_frame, max_frame);
+    Some(Flow {
+        stream: id,
+        period: envelope.period,
+        jitter: envelope.jitter,
+        bytes: min_frame,
+        multiplicity: 1,
+        largest: max_frame,
+        envelope: Some(envelope),
+        first_hop: 0,
+    })
+}
