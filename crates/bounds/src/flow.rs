@@ -19,7 +19,7 @@ pub(crate) struct Flow {
     pub(crate) largest: WireBytes,
     /// Of a token bucket: what a release is (`bytes` is its least frame then, for which responses are longest).
     pub(crate) envelope: Option<Envelope>,
-    /// Position of its first hop in [`Layout::slot_of`]; the others follow in the order of the tree.
+    /// Position of its first hop in [`crate::layout::Layout::slot_of`]; the others follow in the order of the tree.
     pub(crate) first_hop: usize,
 }
 
