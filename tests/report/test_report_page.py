@@ -93,7 +93,7 @@ def test_the_flow_table_holds_exactly_the_figures_of_the_summary(report: Any) ->
         assert row["bound"] == flow["bound_us"]["bound"]
         assert row["bound, arrivals observed"] == flow["bound_us"]["observed_arrivals"]
         assert row["deadline"] == flow["deadline_us"]
-        assert row["margin"] == pytest.approx(flow["deadline_us"] - flow["bound_us"]["bound"])
+        assert row["margin"] == pytest.approx(flow["deadline_us"] - flow["end_to_end_us"]["bound"])
         assert (row["sent"], row["lost"], row["late"]) == (flow["sent"], flow["lost"], flow["late"])
         assert flow["verdict"] in row["verdict"]
 

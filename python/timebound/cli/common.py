@@ -73,8 +73,8 @@ def print_flows(summary: dict[str, Any]) -> None:
     """The table of flows that closes a verb."""
     from rich.console import Console
 
-    from timebound.cli.table import flow_reasons, flow_table, method_lines
+    from timebound.cli.table import broker_lines, flow_reasons, flow_table, method_lines
 
     Console(stderr=False, soft_wrap=False).print(flow_table(summary))
-    for line in (*method_lines(summary), *flow_reasons(summary)):
-        print(line)
+    for line in (*method_lines(summary), *flow_reasons(summary), *broker_lines(summary)):
+        print(plain(line))

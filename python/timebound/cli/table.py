@@ -45,12 +45,14 @@ def flow_table(summary: dict[str, Any]) -> Table:
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,
+        # All columns have room in 80 characters.
+        padding=(0, 1, 0, 0),
     )
     method = summary.get("method")
     by_method = {} if method is None else {(entry["flow"], entry["receiver"]): entry for entry in method["flows"]}
     shown = [flow_row(flow, by_method.get((flow["flow"], flow["receiver"]))) for flow in flows[:MOST_ROWS]]
     heading = "" if method is None else _heading(method)
-    names = ("observed max", "worst found", "bound", "bound /found", heading, "deadline", "lost")
+    names = ("observed max", "worst found", "bound", "bound /found", heading, "end to end", "deadline", "lost")
     # A verb that did not run leaves no empty column behind.
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
     table.add_column("flow", overflow="fold", min_width=12)
@@ -68,7 +70,8 @@ def flow_reasons(summary: dict[str, Any]) -> list[str]:
     """Why flows have no bound or may lose messages: each reason once, with those it holds for."""
     whom: dict[str, list[str]] = {}
     for flow in summary["flows"]:
-        reason = flow["bound_us"]["reason"] or flow.get("risk")
+        whole = flow.get("end_to_end_us") or {}
+        reason = flow["bound_us"]["reason"] or whole.get("reason") or flow.get("risk")
         if reason is not None:
             whom.setdefault(reason, []).append(f"{flow['flow']} at {flow['receiver']}")
     lines = []
@@ -112,10 +115,34 @@ def flow_row(flow: dict[str, Any], by_method: dict[str, Any] | None = None) -> l
         duration(flow["bound_us"]["bound"]) if reason is None else "none",
         ratio(flow["tightness"]),
         "-" if by_method is None else duration(by_method["value_us"]) if by_method["reason"] is None else "none",
+        duration(_whole(flow)),
         duration(flow["deadline_us"]),
         str(flow["lost"]) if flow["lost"] else "-",
         text,
     ]
+
+
+def _whole(flow: dict[str, Any]) -> float | None:
+    """The bound from the nominal release over segments and brokers, where there is a broker on the way."""
+    whole = flow.get("end_to_end_us") or {}
+    has_broker = any(part["kind"] == "broker" for part in whole.get("parts", []))
+    found: float | None = whole.get("bound") if has_broker else None
+    return found
+
+
+def broker_lines(summary: dict[str, Any]) -> list[str]:
+    """What the end-to-end figures hold with, each statement once, and the assumptions that a run found broken."""
+    statements = dict.fromkeys(
+        flow["end_to_end_us"]["statement"] for flow in summary["flows"] if _whole(flow) is not None
+    )
+    lines = [f"end to end: {statement}" for statement in list(statements)[:MOST_REASONS]]
+    if len(statements) > MOST_REASONS:
+        lines.append(f"{len(statements) - MOST_REASONS} more statements in the summary")
+    broken = summary.get("assumptions", [])
+    lines += [f"assumption broken: {entry['text']}" for entry in broken[:MOST_REASONS]]
+    if len(broken) > MOST_REASONS:
+        lines.append(f"{len(broken) - MOST_REASONS} more broken assumptions in the summary")
+    return lines
 
 
 def _escape(text: str) -> str:
@@ -126,7 +153,8 @@ def _escape(text: str) -> str:
 
 def _criticality(flow: dict[str, Any]) -> tuple[int, float]:
     order = {"violated": 0, "missed": 1, "unbounded": 2, "unsupported": 3}
-    deadline, bound = flow["deadline_us"], flow["bound_us"]["bound"]
+    deadline = flow["deadline_us"]
+    bound = flow["bound_us"]["bound"] if _whole(flow) is None else _whole(flow)
     margin = (deadline - bound) / deadline if deadline and bound is not None else 1.0
     return order.get(flow["verdict"], 4), margin
 

@@ -256,28 +256,11 @@ def _received(endpoints: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
-    """Network and broker share of each message: the times of its frames on each segment."""
+def crossings(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
+    """One row for each message and receiver of each stream: `began_ns` and `ended_ns` (first and last of its frames at the first port),
+    `delivered_ns`, `crossing_ns` and `lateness_ns` of the frame that completes it."""
     import polars as pl
 
-    plan = prediction.plan
-    schema = {"stream": pl.String, "receiver": pl.String, "flow": pl.UInt32, "name": pl.String, "to": pl.String}
-    schema["part"] = pl.UInt8
-    numbers = {(leg.flow, receiver): number for number, leg in enumerate(plan.legs) for receiver in leg.receivers}
-    parts = pl.DataFrame(
-        [
-            (segment.stream, segment.destination, numbers[flow, receiver], flow, receiver, index)
-            for (flow, receiver), segments in plan.segments.items()
-            for index, segment in enumerate(segments)
-        ],
-        schema=schema,
-        orient="row",
-    )
-    counts = pl.DataFrame(
-        [(flow, receiver, len(segments)) for (flow, receiver), segments in plan.segments.items()],
-        schema={"name": pl.String, "to": pl.String, "expected": pl.UInt32},
-        orient="row",
-    )
     wanted = records.HAS_SEQUENCE | records.DROPPED | records.COPY
     good = (pl.col("flags") & wanted == records.HAS_SEQUENCE) & pl.col("delivered_ns").is_not_null()
     # A segment may carry the end of one message and the start of others: it counts for all of them. Its number is that of
@@ -289,7 +272,7 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
     carried = pl.int_ranges(
         pl.when(before & ~alone).then(-1).otherwise(0), pl.when(alone).then(1).otherwise(begun.clip(1)), dtype=pl.Int64
     )
-    crossed = (
+    return (
         frames.filter(good)
         .select(
             pl.col("name").alias("stream"),
@@ -316,6 +299,33 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
             pl.col("delivered_ns").last(),
             pl.col("lateness_ns").last(),
         )
+    )
+
+
+def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
+    """Network and broker share of each message: the times of its frames on each segment."""
+    import polars as pl
+
+    plan = prediction.plan
+    schema = {"stream": pl.String, "receiver": pl.String, "flow": pl.UInt32, "name": pl.String, "to": pl.String}
+    schema["part"] = pl.UInt8
+    numbers = {(leg.flow, receiver): number for number, leg in enumerate(plan.legs) for receiver in leg.receivers}
+    parts = pl.DataFrame(
+        [
+            (segment.stream, segment.destination, numbers[flow, receiver], flow, receiver, index)
+            for (flow, receiver), segments in plan.segments.items()
+            for index, segment in enumerate(segments)
+        ],
+        schema=schema,
+        orient="row",
+    )
+    counts = pl.DataFrame(
+        [(flow, receiver, len(segments)) for (flow, receiver), segments in plan.segments.items()],
+        schema={"name": pl.String, "to": pl.String, "expected": pl.UInt32},
+        orient="row",
+    )
+    crossed = (
+        crossings(plan, frames)
         .join(parts, on=["stream", "receiver", "flow"], how="inner")
         .sort("part", maintain_order=True)
         .group_by("name", "to", "sequence", maintain_order=True)

@@ -29,6 +29,7 @@ def render(run: Run) -> str:
         _network(run),
         _distributions(run),
         _shares(run),
+        _way(run),
         _series(run),
         packets(run, picture),
         _tables(run),
@@ -147,6 +148,7 @@ CONTENTS = (
     ("network", "Network load"),
     ("distributions", "Distributions"),
     ("shares", "Where the time goes"),
+    ("way", "Publisher to subscriber"),
     ("series", "Over time"),
     ("packets", "Packets"),
     ("tables", "Tables"),
@@ -157,7 +159,8 @@ CONTENTS = (
 
 
 def _contents(run: Run) -> Markup:
-    optional = {"packets": run.packets, "method": run.method}
+    brokers = any(flow.way.has_broker for flow in run.flows)
+    optional = {"packets": run.packets, "method": run.method, "way": brokers}
     there = [(name, title) for name, title in CONTENTS if optional.get(name, True)]
     return el(
         "nav", el("ul", *(el("li", el("a", title, href=f"#{name}")) for name, title in there)), aria_label="Sections"
@@ -213,6 +216,39 @@ def _shares(run: Run) -> Markup:
         "Where the time goes",
         picture(run, "shares", caption, "Nothing was emulated, so there are no shares."),
     )
+
+
+def _way(run: Run) -> Markup | None:
+    flows = [flow for flow in run.flows if flow.way.has_broker]
+    if not flows:
+        return None
+    caption = (
+        "The bound of each part of the way, from the nominal release to the last frame at the receiver: publisher's segment, broker, "
+        "subscriber's segment. The upright line is the deadline."
+    )
+    missing = "No flow over a broker has a bound from publisher to subscriber."
+    basis = list(dict.fromkeys(flow.way.statement for flow in flows if flow.way.statement))
+    shown = [el("li", said) for said in basis[:MOST_VIOLATIONS]]
+    more = (
+        el("li", f"and {count_text(len(basis) - len(shown))} more in summary.json") if len(basis) > len(shown) else None
+    )
+    return section(
+        "way",
+        "From publisher to subscriber",
+        picture(run, "way", caption, missing),
+        el("div", el("strong", "The figures hold"), el("ul", *shown, more), class_="note"),
+        _assumptions(run),
+    )
+
+
+def _assumptions(run: Run) -> Markup | None:
+    """Times that were assumed of a broker and that the run found exceeded."""
+    if not run.assumptions:
+        return None
+    shown = [el("li", text(entry.get("text"))) for entry in run.assumptions[:MOST_VIOLATIONS]]
+    rest = len(run.assumptions) - len(shown)
+    more = el("li", f"and {count_text(rest)} more in summary.json") if rest else None
+    return el("div", el("strong", "Assumptions that did not hold"), el("ul", *shown, more), class_="note is-violated")
 
 
 def _series(run: Run) -> Markup:

@@ -14,6 +14,7 @@ from typing import Any
 
 from .details import Lateness, read_lateness
 from .units import time_text
+from .way import Way
 
 SCHEMA = 1
 
@@ -140,6 +141,7 @@ class Flow:
     deadline: float | None
     verdict: str
     quantiles: Mapping[str, tuple[float, ...]]
+    way: Way = field(default_factory=Way)
 
     @property
     def name(self) -> str:
@@ -156,9 +158,15 @@ class Flow:
         return self.bound if self.bound_observed is None else self.bound_observed
 
     @property
+    def promise(self) -> float | None:
+        """What a deadline is compared with."""
+        return self.way.bound if self.way.parts else self.bound
+
+    @property
     def margin(self) -> float | None:
-        """Deadline minus bound; without a bound, deadline minus the worst latency seen."""
-        worst = self.bound
+        """Deadline minus the bound from publisher to subscriber (of the network alone where that is all there is); without a bound,
+        deadline minus the worst latency seen."""
+        worst = self.promise
         if worst is None:
             seen = [v for v in (self.network.max, self.application.max, self.simulated) if v is not None]
             worst = max(seen, default=None)
@@ -193,6 +201,7 @@ class Flow:
             deadline=figure(raw.get("deadline_us")),
             verdict=text(raw.get("verdict")) or "unmeasured",
             quantiles={name: _quantiles(distribution.get(f"{name}_us")) for name in DISTRIBUTIONS},
+            way=Way.parse(raw.get("end_to_end_us")),
         )
 
 
@@ -273,6 +282,7 @@ class Run:
     data_plane: Mapping[str, Any]
     verdict: str
     violations: list[Mapping[str, Any]]
+    assumptions: list[Mapping[str, Any]] = field(default_factory=list)
     failure: str = ""
     notes: tuple[str, ...] = ()
     packets: Mapping[str, Any] = field(default_factory=dict)
@@ -314,6 +324,7 @@ class Run:
             data_plane=mapping(summary.get("data_plane")),
             verdict=text(summary.get("verdict")) or "unmeasured",
             violations=items(summary.get("violations")),
+            assumptions=items(summary.get("assumptions")),
             failure=text(summary.get("failure")),
             method=mapping(summary.get("method")),
             packets=mapping(summary.get("packets")),

@@ -46,7 +46,7 @@ def reasons(run: Run) -> list[str]:
 def seen(flow: Flow) -> list[tuple[str, float]]:
     """What is known of the flow's worst latency, in words and microseconds."""
     known = (
-        ("bound", flow.bound),
+        ("bound", flow.promise),
         ("application latency observed", flow.application.max),
         ("network latency observed", flow.network.max),
         ("simulated", flow.simulated),
@@ -108,9 +108,9 @@ def _met(run: Run, flows: list[Flow]) -> str:
             else f"All {count_text(len(timed))} flows with a deadline keep it"
         )
         safe = all(
-            flow.bound is not None and flow.deadline is not None and flow.bound <= flow.deadline for flow in timed
+            flow.promise is not None and flow.deadline is not None and flow.promise <= flow.deadline for flow in timed
         )
-        parts.append(f"{every}, and so do the network bounds" if safe else every)
+        parts.append(f"{every}, and so do the bounds{_basis(timed)}" if safe else every)
     else:
         parts.append("No flow states a deadline")
     if any(flow.network.max is not None or flow.simulated is not None for flow in flows):
@@ -118,6 +118,19 @@ def _met(run: Run, flows: list[Flow]) -> str:
     others = Counter(flow.verdict for flow in flows if flow.verdict not in ("met",))
     parts += [f"{count_text(n)} {verdict}" for verdict, n in sorted(others.items())]
     return ", ".join(parts) + "."
+
+
+def _basis(flows: list[Flow]) -> str:
+    """What the bounds from publisher to subscriber rest on, in words: a measured time is never a promise."""
+    covers = {flow.way.covers for flow in flows if flow.way.has_broker}
+    said = []
+    if "network" in covers:
+        said.append("without the own time of some brokers")
+    if "measured" in covers:
+        said.append("with measured, not guaranteed, times of brokers")
+    if "declared" in covers:
+        said.append("with declared times of brokers")
+    return f" ({'; '.join(said)})" if said else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +174,9 @@ def headlines(run: Run) -> list[Headline]:
         )
         found.append(Headline("Tightest margin to a deadline", None, why))
     else:
-        against = f"bound {time_text(tight.bound)}" if tight.bound is not None else "worst seen, as there is no bound"
+        against = (
+            f"bound {time_text(tight.promise)}" if tight.promise is not None else "worst seen, as there is no bound"
+        )
         detail = f"{tight.name}: deadline {time_text(tight.deadline)}, {against}"
         found.append(Headline("Tightest margin to a deadline", tight.margin, detail))
     return found
@@ -176,8 +191,8 @@ MEANINGS: Sequence[tuple[str, str]] = (
     (
         "Nominal release",
         "The instant at which a message is due by its declared period. Release jitter is how much later it may really be written. "
-        "Deadlines count from the nominal release. Bounds, like measured network latencies, count from the actual one; the verdict adds the "
-        "declared jitter before it compares a bound with a deadline.",
+        "Deadlines, and the bound from publisher to subscriber, count from the nominal release; bounds of the network, like measured network "
+        "latencies, from the actual one.",
     ),
     (
         "Network latency",
@@ -191,7 +206,7 @@ MEANINGS: Sequence[tuple[str, str]] = (
     (
         "Host and broker share",
         "What is left of the application latency after the network: scheduling and protocol stacks of the hosts, and the broker's own work. "
-        "On one machine that plays every host they depend on that machine; no bound is given for them.",
+        "On one machine that plays every host they depend on that machine; a bound is given for a broker alone, from its declared or measured times.",
     ),
     (
         "Worst simulated",
@@ -200,6 +215,12 @@ MEANINGS: Sequence[tuple[str, str]] = (
     (
         "Bound",
         "An upper limit for the network latency that no frame may exceed while the sources keep their declared period and jitter.",
+    ),
+    (
+        "Bound from publisher to subscriber",
+        "The bounds of the segments and the response times of the brokers between them, one after another, from the nominal release. It "
+        "assumes the service times of the brokers: as declared, or as measured in a profile, which is the most that was seen and no guarantee. "
+        "Where neither is known it leaves the broker's own time out and says so.",
     ),
     (
         "Bound for the arrivals observed",
@@ -235,7 +256,7 @@ METHOD: Sequence[str] = (
 LIMITS: Sequence[str] = (
     "Bounds hold while sources keep period and jitter as declared (or as observed, for the second bound), while no frame is lost or retransmitted, "
     "and while nothing crosses the network that nobody declared. The tables above show whether that was so.",
-    "They cover the network only. Broker and host time is measured, not bounded.",
+    "Network bounds cover the network only. A broker's time is bounded as far as its service times hold; host time is measured, not bounded.",
     "A measurement or a simulation shows what happened, never what is the worst that can happen.",
     "Quantiles of short runs are coarse: p99 of 100 messages is the second largest.",
 )

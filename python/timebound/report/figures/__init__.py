@@ -17,6 +17,7 @@ from .packets import series as packet_series
 from .series import latency, links
 from .shares import shares
 from .topology import topology
+from .way import way
 
 FIGURES: Mapping[str, Callable[[Run, float], Markup | None]] = {
     "flows": flow_bars,
@@ -24,6 +25,7 @@ FIGURES: Mapping[str, Callable[[Run, float], Markup | None]] = {
     "boxes": boxes,
     "cdf": cdf,
     "shares": shares,
+    "way": way,
     "series": latency,
     "links": links,
     "fidelity": fidelity,
