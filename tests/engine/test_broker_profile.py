@@ -74,6 +74,10 @@ def test_lateness_is_counted_against_the_server_and_not_against_the_arrival() ->
     assert (burst.lateness(30), burst.lateness(0), burst.lateness(40)) == (5, 95, 0)
 
 
+def test_times_before_the_end_of_the_warm_up_are_covered_like_any_other() -> None:
+    assert Burst(((-500, -400),)).lateness(30) == 70
+
+
 def test_a_cost_is_never_negative() -> None:
     rows = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]])
     assert least_squares(rows, np.array([30.0, 20.0, 10.0])) == (20.0, 0.0)
@@ -83,7 +87,7 @@ def test_a_cost_is_never_negative() -> None:
 
 @given(
     st.lists(
-        st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=1, max_size=6),
+        st.lists(st.tuples(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9)), min_size=1, max_size=6),
         min_size=1,
         max_size=5,
     )

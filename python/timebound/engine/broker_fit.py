@@ -33,8 +33,10 @@ class Burst:
 
     def lateness(self, work_ns: int) -> int:
         """The most by which a message left later than a server would let it go that works `work_ns` on each."""
-        free, late = 0, 0
-        for came, left in sorted(self.times):
+        ordered, late = sorted(self.times), 0
+        # Times may be negative: they count from the end of the warm-up.
+        free = ordered[0][0]
+        for came, left in ordered:
             free = max(came, free) + work_ns
             late = max(late, left - free)
         return late
