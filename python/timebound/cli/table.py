@@ -55,8 +55,8 @@ def flow_table(summary: dict[str, Any]) -> Table:
     names = ("observed max", "worst found", "bound", "bound /found", heading, "end to end", "deadline", "lost")
     # A verb that did not run leaves no empty column behind.
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
-    table.add_column("flow", overflow="fold", min_width=12)
-    table.add_column("receiver", overflow="fold", min_width=8)
+    table.add_column("flow", overflow="fold", min_width=8)
+    table.add_column("receiver", overflow="fold", min_width=6)
     for index in used:
         title = names[index] if names[index] == heading else names[index].replace(" ", "\n")
         table.add_column(title, justify="right", no_wrap=names[index] != heading)
