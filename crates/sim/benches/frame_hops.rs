@@ -204,7 +204,7 @@ fn main() {
         let found = search(&network, &options);
         let rate = found.evaluations as f64 / start.elapsed().as_secs_f64();
         println!(
-            "search, mesh of {flows} flows: {rate:.0} evaluations/s on one core, each measures all flows"
+            "search, mesh of {flows} flows: {rate:.0} evaluations/s on one core, each watches one receiver"
         );
     }
 }
