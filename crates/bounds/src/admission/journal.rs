@@ -5,7 +5,7 @@ use super::state::{Level, Now, State};
 #[derive(Debug)]
 struct SlotBefore {
     slot: u32,
-    jitter: u64,
+    latest: u64,
     departure: u64,
     is_late: bool,
 }
@@ -27,18 +27,17 @@ impl Journal {
         self.touched.clear();
     }
 
-    /// Keeps a slot as it is, with this jitter, the first time.
-    pub(super) fn slot(&mut self, slot: u32, jitter: u64, state: &mut State) {
+    /// Keeps a slot as it is, the first time.
+    pub(super) fn slot(&mut self, slot: u32, state: &mut State) {
         let data = &mut state.slots[slot as usize];
         if std::mem::replace(&mut data.saved, self.transaction) == self.transaction {
             return;
         }
-        let (departure, is_late) = (data.departure, data.is_late);
         self.slots.push(SlotBefore {
             slot,
-            jitter,
-            departure,
-            is_late,
+            latest: data.latest,
+            departure: data.departure,
+            is_late: data.is_late,
         });
     }
 
@@ -64,10 +63,9 @@ impl Journal {
     pub(super) fn undo(&mut self, state: &mut State) {
         for before in self.slots.drain(..) {
             let slot = before.slot as usize;
-            state.set_jitter(slot, Some(before.jitter));
-            if before.is_late {
-                state.set_jitter(slot, None);
-            }
+            let jitter = before.latest.saturating_sub(state.slots[slot].earliest);
+            state.set_jitter(slot, (!before.is_late).then_some(jitter));
+            state.slots[slot].latest = before.latest;
             state.slots[slot].departure = before.departure;
         }
         for (level, before) in self.levels.drain(..) {

@@ -191,18 +191,11 @@ impl Admission {
         if all {
             let groups = std::mem::take(&mut self.state.levels[level as usize].groups);
             for slot in groups.iter().flat_map(|group| &group.slots) {
-                let jitter = {
-                    let data = &self.state.slots[*slot as usize];
-                    groups[data.group as usize].demands[data.place as usize].jitter()
-                };
-                self.depart(*slot, jitter);
+                self.depart(*slot);
             }
             self.state.levels[level as usize].groups = groups;
         } else {
-            for &slot in &pending {
-                let jitter = self.state.jitter(slot as usize);
-                self.depart(slot, jitter);
-            }
+            pending.iter().for_each(|slot| self.depart(*slot));
         }
         let kept = &mut self.state.levels[level as usize];
         if kept.pending.is_empty() {
@@ -219,9 +212,13 @@ impl Admission {
             parent => self.state.slots[parent as usize].departure,
         };
         let latest = before.saturating_add(data.traversal);
+        if latest == data.latest {
+            return Reach::NONE;
+        }
+        self.journal.slot(slot, &mut self.state);
+        let data = &mut self.state.slots[slot as usize];
+        data.latest = latest;
         let jitter = (latest <= HORIZON).then(|| latest.saturating_sub(data.earliest));
-        let known = self.state.jitter(slot as usize);
-        self.journal.slot(slot, known, &mut self.state);
         self.state.set_jitter(slot as usize, jitter)
     }
 
@@ -337,18 +334,18 @@ impl Admission {
     }
 
     /// The departure of a slot whose arrivals or responses changed; readers of it are marked if it did.
-    fn depart(&mut self, slot: u32, jitter: u64) {
+    fn depart(&mut self, slot: u32) {
         let data = &self.state.slots[slot as usize];
         let now = &self.state.levels[data.level as usize].now;
         let at = match now.response(data.own) {
             NEVER => NEVER,
             _ if data.is_late => NEVER,
-            response => data.earliest.saturating_add(jitter).saturating_add(response),
+            response => data.latest.max(data.earliest).saturating_add(response),
         };
         if at == data.departure {
             return;
         }
-        self.journal.slot(slot, jitter, &mut self.state);
+        self.journal.slot(slot, &mut self.state);
         let data = &mut self.state.slots[slot as usize];
         data.departure = at;
         if data.is_leaf {
@@ -473,8 +470,7 @@ impl Admission {
             let reach = self.arrive(slot);
             self.spread(level, reach);
             let before = self.state.slots[slot as usize].departure;
-            let jitter = self.state.jitter(slot as usize);
-            self.depart(slot, jitter);
+            self.depart(slot);
             if self.state.slots[slot as usize].departure == before {
                 continue;
             }

@@ -39,6 +39,8 @@ pub(super) struct Slot {
     pub(super) traversal: u64,
     /// The departure, were every response its own transmission: no solution is less.
     pub(super) floor: u64,
+    /// Latest arrival after the nominal release.
+    pub(super) latest: u64,
     /// Latest departure after the nominal release, or [`NEVER`].
     pub(super) departure: u64,
 }
@@ -173,6 +175,8 @@ impl Port {
 pub(super) struct Entry {
     pub(super) stream: Stream,
     pub(super) flows: Vec<u32>,
+    /// For each leaf: can frames be missing on the way?
+    pub(super) is_incomplete: Vec<bool>,
     /// The transaction that touched it last.
     pub(super) touched: u64,
 }
@@ -261,12 +265,19 @@ impl State {
             flows.push(index);
             put(&mut self.flows, index, flow);
         }
+        let is_incomplete = stream.tree.leaves.iter().map(|leaf| {
+            let path = stream.tree.path(*leaf);
+            let mut ports = path.iter().map(|hop| stream.tree.hops[*hop as usize].port);
+            ports.any(|port| crate::cause::incomplete(network, port).is_some())
+        });
+        let is_incomplete = is_incomplete.collect();
         put(
             &mut self.streams,
             id,
             Entry {
                 stream,
                 flows,
+                is_incomplete,
                 touched: 0,
             },
         );
@@ -377,6 +388,9 @@ impl State {
             level.groups.len() - 1
         });
         let demand = Demand::new(flow.period, flow.passage(port.rate).1, jitter);
+        if !data.is_late {
+            data.latest = data.earliest.saturating_add(jitter);
+        }
         let group = &mut level.groups[index];
         (data.group, data.place) = (index as u32, group.slots.len() as u32);
         group.slots.push(slot as u32);
@@ -592,6 +606,7 @@ pub(super) const BLANK: Slot = Slot {
     earliest: 0,
     traversal: 0,
     floor: 0,
+    latest: 0,
     departure: 0,
 };
 

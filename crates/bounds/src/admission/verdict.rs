@@ -337,12 +337,9 @@ impl Admission {
     pub(super) fn bound_at(&self, id: u32, leaf: Leaf, departure: impl Fn(u32) -> u64) -> Option<Span> {
         let entry = self.state.streams[id as usize].as_ref()?;
         let tree = &entry.stream.tree;
-        let mut hop = Some(leaf.hop);
-        while let Some(at) = hop {
-            cause::incomplete(&self.network, tree.hops[at as usize].port)
-                .is_none()
-                .then_some(())?;
-            hop = tree.hops[at as usize].parent;
+        let place = tree.leaves.iter().position(|known| *known == leaf)?;
+        if entry.is_incomplete[place] {
+            return None;
         }
         let flows = entry
             .flows
