@@ -1,5 +1,6 @@
 //! PyO3 only: the core as the Python module `timebound._core`. JSON in, JSON out; no logic.
 
+mod admission;
 mod assign;
 mod comparison;
 mod explain;
@@ -12,6 +13,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::admission::Admission;
     #[pymodule_export]
     use crate::network::Network;
     #[pymodule_export]

@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError
 
 from timebound import __version__
 from timebound.cli import (
+    admit,
     compare,
     doctor,
     emulate,
@@ -57,6 +58,7 @@ app = App(name="timebound", help=HELP, help_format="markdown", version=__version
 for verb in (
     run,
     predict,
+    admit,
     simulate,
     emulate,
     sweep,

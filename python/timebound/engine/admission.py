@@ -1,0 +1,211 @@
+"""Admission: may this stream, or this flow of a scenario, join those that are there?
+
+The state keeps the bounds of all streams and follows each change to the numbers that depend on it; every answer is what a full
+analysis of the resulting network says (crates/bounds/src/admission, docs/admission.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from timebound import _core
+from timebound.engine.core import problem_at
+from timebound.engine.predict import network_of
+from timebound.scenario.problems import ScenarioError
+from timebound.stacks import Plan, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to a request."""
+
+    admitted: bool
+    bounds_ns: dict[str, int | None]
+    """Receiver -> bound from the nominal release; empty where refused, None without a bound."""
+    touched: int
+    """Streams whose bounds the request changes, itself included; 0 where refused."""
+    breaches: tuple[dict[str, Any], ...] = ()
+    """What would break, the gravest first (`Breach` of crates/bounds; at most 16)."""
+    texts: tuple[str, ...] = ()
+    """The same in words."""
+    total: int = 0
+    """How many breaches there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """What would still be admitted in the place of a stream; None: nothing."""
+
+    smallest_period_ns: int | None
+    smallest_deadline_ns: int | None
+    """Its own bound, if nothing else breaks."""
+    lowest_class: int | None
+    largest_rate_bps: int | None
+    """Of a token bucket."""
+    decisions: int
+    """How many decisions the search took."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAnswer:
+    """What is said about a flow of a scenario, stream by stream until the first refusal."""
+
+    flow: str
+    admitted: bool
+    decisions: dict[str, Decision]
+    alternatives: dict[str, Alternatives]
+    """Of the refused stream, or of the flow's only one."""
+
+
+class Admission:
+    """Bounds of all streams of a network, kept while streams join, leave and change. Threads may share it."""
+
+    def __init__(self, plan: Plan, streams: Iterable[Stream], *, check_buffers: bool = False) -> None:
+        """The plan's network with these streams, which are there without being asked about, also where they miss deadlines.
+
+        With `check_buffers` a request is refused, too, if the queue of a class could exceed its room.
+
+        Raises:
+            ScenarioError: the network does not compile.
+        """
+        declaration = network_of(plan).declaration
+        there = [stream.declaration() for stream in streams]
+        self._plan = plan
+        self._state = _core.Admission(
+            json.dumps({**declaration, "streams": there}), json.dumps({"check_buffers": check_buffers})
+        )
+
+    def add(self, stream: Stream) -> Decision:
+        """Lets a stream join if every stream with a deadline keeps it and no port is overloaded; else nothing changes.
+
+        Raises:
+            ScenarioError: it is none that this network can carry, or its name is taken.
+        """
+        return self._decision(stream, lambda text: self._state.add(text))
+
+    def ask(self, stream: Stream) -> Decision:
+        """What `add` would answer; nobody joins. Raises as `add`."""
+        return self._decision(stream, lambda text: self._state.add(text, only_ask=True))
+
+    def change(self, name: str, stream: Stream) -> Decision:
+        """Puts a stream in the place of the one named so, if that may be; else nothing changes. Raises as `add`."""
+        return self._decision(stream, lambda text: self._state.change(name, text))
+
+    def remove(self, name: str) -> None:
+        """Takes a stream out.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        if name not in self.names():
+            raise KeyError(name)
+        self._state.remove(name)
+
+    def alternatives(self, stream: Stream, replaced: str | None = None) -> Alternatives:
+        """What would still be admitted in the place of `stream`, and of the one named `replaced`. Nothing changes. Raises as `add`."""
+        return Alternatives(**_told(self._answer(stream, lambda text: self._state.alternatives(text, replaced))))
+
+    def names(self) -> list[str]:
+        """The streams that are there, sorted."""
+        return self._state.names()
+
+    def bounds_ns(self, name: str) -> dict[str, int | None]:
+        """Receiver -> bound of a stream from the nominal release.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        if name not in self.names():
+            raise KeyError(name)
+        return _bounds(json.loads(self._state.result(name)))
+
+    def _decision(self, stream: Stream, ask: Any) -> Decision:
+        answer = json.loads(self._answer(stream, ask))
+        if answer["admitted"]:
+            return Decision(True, _bounds(answer["result"]), answer["touched"])
+        return Decision(False, {}, 0, tuple(answer["breaches"]), tuple(answer["texts"]), answer["total"])
+
+    def _answer(self, stream: Stream, ask: Any) -> str:
+        try:
+            return str(ask(json.dumps(stream.declaration())))
+        except ValueError as error:
+            origin = self._plan.origins.get(stream.name, "flows")
+            problems = [
+                problem_at(self._plan.scenario, origin, problem["message"], problem["hint"])
+                for problem in json.loads(str(error))
+            ]
+            raise ScenarioError(problems) from None
+
+
+def admit(plan: Plan, flows: tuple[str, ...], *, check_buffers: bool = False) -> list[FlowAnswer]:
+    """Asks for flows of the plan one after another, by name or group; those that are not named are there from the start. All of them
+    are asked for where none is named. A flow of several streams joins with all of them or not at all.
+
+    Raises:
+        ScenarioError: no such flow, or streams that answer others (then arrivals depend on bounds, and one flow is no matter of its
+            own streams).
+    """
+    named = _flows(plan, flows)
+    _check(plan)
+    of_flow: dict[str, list[str]] = {name: [] for name in named}
+    for (flow, _), segments in plan.segments.items():
+        for segment in segments:
+            if flow in of_flow and segment.stream not in of_flow[flow]:
+                of_flow[flow].append(segment.stream)
+    asked = {stream for streams in of_flow.values() for stream in streams}
+    streams = {stream.name: stream for stream in plan.streams}
+    state = Admission(
+        plan, [stream for name, stream in streams.items() if name not in asked], check_buffers=check_buffers
+    )
+    return [_admit(state, flow, [streams[name] for name in of_flow[flow]]) for flow in named]
+
+
+def _admit(state: Admission, flow: str, streams: list[Stream]) -> FlowAnswer:
+    decisions: dict[str, Decision] = {}
+    for stream in streams:
+        decision = decisions[stream.name] = state.add(stream)
+        if not decision.admitted:
+            alternatives = {stream.name: state.alternatives(stream)}
+            for other in decisions:
+                if decisions[other].admitted:
+                    state.remove(other)
+            return FlowAnswer(flow, False, decisions, alternatives)
+    alternatives = {stream.name: state.alternatives(stream, stream.name) for stream in streams if len(streams) == 1}
+    return FlowAnswer(flow, True, decisions, alternatives)
+
+
+def _flows(plan: Plan, named: tuple[str, ...]) -> list[str]:
+    """The names of the flows that are asked for, in the order of the request."""
+    known = plan.scenario.flows
+    if not named:
+        return [flow.name for flow in known]
+    found: list[str] = []
+    for name in named:
+        these = [flow.name for flow in known if name in (flow.name, flow.group)]
+        if not these:
+            names = ", ".join(dict.fromkeys(flow.group for flow in known))
+            raise ScenarioError(
+                [problem_at(plan.scenario, "flows", f"there is no flow {name!r}", f"the flows are {names}")]
+            )
+        found += [flow for flow in these if flow not in found]
+    return found
+
+
+def _check(plan: Plan) -> None:
+    for stream in plan.streams:
+        if stream.follows is not None and not stream.follows.is_nothing:
+            message = f"frames of {stream.name!r} answer others, so that their arrivals depend on bounds of other streams"
+            hint = "`timebound predict` gives the bounds with all flows; admission is for flows that answer nothing (UDP)"
+            raise ScenarioError([problem_at(plan.scenario, plan.origins[stream.name], message, hint)])
+
+
+def _bounds(result: dict[str, Any]) -> dict[str, int | None]:
+    return {leaf["receiver"]: leaf["outcome"].get("from_nominal_ns") for leaf in result["leaves"]}
+
+
+def _told(text: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(text)
+    return answer
