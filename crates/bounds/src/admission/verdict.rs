@@ -187,7 +187,8 @@ impl Admission {
         let mut found = Vec::new();
         for hop in &entry.stream.tree.hops {
             let level = self.lowest(hop.port);
-            if !self.state.is_exhausted(level) {
+            let passes = crate::special::passes(&self.network, &self.network.ports[hop.port.index()]);
+            if passes || !self.state.is_exhausted(level) {
                 continue;
             }
             let utilisation = self.state.utilisation(level);
