@@ -23,7 +23,9 @@ def register(app: App) -> None:
 def admit(
     scenario: ScenarioName,
     /,
-    *flows: Annotated[str, Parameter(help="Flows of the scenario that ask to join, in this order; all where none is named.")],
+    *flows: Annotated[
+        str, Parameter(help="Flows of the scenario that ask to join, in this order; all where none is named.")
+    ],
     set: Settings = (),
     buffers: Annotated[bool, Parameter(negative=(), help="Refuse what could overfill a queue, too.")] = False,
     json: AsJson = False,

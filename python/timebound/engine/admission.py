@@ -14,7 +14,7 @@ from typing import Any
 from timebound import _core
 from timebound.engine.core import problem_at
 from timebound.engine.predict import network_of
-from timebound.scenario.problems import ScenarioError
+from timebound.scenario.problems import Problem, ScenarioError
 from timebound.stacks import Plan, Stream
 
 
@@ -188,7 +188,17 @@ def _flows(plan: Plan, named: tuple[str, ...]) -> list[str]:
         if not these:
             names = ", ".join(dict.fromkeys(flow.group for flow in known))
             raise ScenarioError(
-                [problem_at(plan.scenario, "flows", f"there is no flow {name!r}", f"the flows are {names}")]
+                [
+                    Problem(
+                        file=plan.scenario.file or "<scenario>",
+                        line=0,
+                        column=0,
+                        path=name,
+                        message=f"there is no flow {name!r}",
+                        hint=f"the flows are {names}",
+                        source_line="",
+                    )
+                ]
             )
         found += [flow for flow in these if flow not in found]
     return found
@@ -197,8 +207,12 @@ def _flows(plan: Plan, named: tuple[str, ...]) -> list[str]:
 def _check(plan: Plan) -> None:
     for stream in plan.streams:
         if stream.follows is not None and not stream.follows.is_nothing:
-            message = f"frames of {stream.name!r} answer others, so that their arrivals depend on bounds of other streams"
-            hint = "`timebound predict` gives the bounds with all flows; admission is for flows that answer nothing (UDP)"
+            message = (
+                f"frames of {stream.name!r} answer others, so that their arrivals depend on bounds of other streams"
+            )
+            hint = (
+                "`timebound predict` gives the bounds with all flows; admission is for flows that answer nothing (UDP)"
+            )
             raise ScenarioError([problem_at(plan.scenario, plan.origins[stream.name], message, hint)])
 
 
