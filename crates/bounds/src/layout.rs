@@ -291,7 +291,9 @@ impl Layout {
                 _ if passes(network, &network.ports[port.index()]) => 0,
                 // Other classes have their turns; undeclared traffic has class 0.
                 Discipline::Drr(_) if class > 0 => 0,
-                _ => frame.max(self.best_effort[port.index()]),
+                _ => frame
+                    .max(self.best_effort[port.index()])
+                    .min(longest_slot(network, port)),
             },
             is_lowest: largest == 0,
         }
@@ -365,6 +367,12 @@ fn sorted(places: &[Place], keys: usize, key: impl Fn(&Place) -> usize) -> Vec<P
         *to += 1;
     }
     out
+}
+
+/// What is longer than that is never sent.
+fn longest_slot(network: &Network, port: PortId) -> u64 {
+    let slots = network.ports[port.index()].slots.as_ref();
+    slots.map_or(u64::MAX, |slots| slots.longest().0)
 }
 
 fn hops_of(network: &Network, flow: &Flow) -> usize {

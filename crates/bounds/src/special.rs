@@ -14,6 +14,7 @@ use crate::settled::{Outcome, PortWork, Settled};
 use std::ops::Range;
 use timebound_model::{Discipline, Network, NodeKind, Port, PortId, WireBytes};
 
+const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 /// Steps that one level may cost before straight lines take the place of its staircases.
 const STEPS: u64 = 1 << 20;
 /// With more sizes than this in a class, all get the response of the least one, which is the longest.
@@ -108,14 +109,17 @@ impl Special<'_> {
         slots.map(work_of).collect()
     }
 
-    /// Best effort that nobody declared, if any is assumed: its largest frame in bytes, where a slot is long enough for it.
+    /// Best effort that nobody declared, if any is assumed: its largest frame in bytes for which a slot is long enough.
     fn best_effort(&self) -> u64 {
-        let time = self.layout.best_effort[self.port.index()];
-        let fits = |slots: &timebound_model::Slots| time <= slots.longest().0;
-        if time == 0 || !self.port().slots.as_ref().is_none_or(fits) {
+        if self.layout.best_effort[self.port.index()] == 0 {
             return 0;
         }
-        u64::from(self.network.best_effort_frame.0)
+        let port = self.port();
+        let room = port.slots.as_ref().map_or(u128::MAX, |slots| {
+            u128::from(slots.longest().0) * u128::from(port.rate.0) / NANOS_PER_SECOND_AND_BYTE
+        });
+        let fits = u64::try_from(room).unwrap_or(u64::MAX);
+        u64::from(self.network.best_effort_frame.0).min(fits)
     }
 
     /// Worst case of every transmission time of a level, sorted by the latter, and what can wait.

@@ -104,7 +104,10 @@ fn size(path: &str, bytes: u32, largest: u32) -> Result<(), EndpointError> {
 fn check_release(path: &str, release: &Release) -> Result<(), EndpointError> {
     let path = format!("{path}.pattern");
     match &release.pattern {
-        Pattern::Periodic { period_ns } | Pattern::Sporadic { period_ns, .. } => {
+        Pattern::TokenBucket { burst: 0, .. } => ensure(false, path, || "a burst of no message".to_owned()),
+        Pattern::Periodic { period_ns }
+        | Pattern::TokenBucket { period_ns, .. }
+        | Pattern::Sporadic { period_ns, .. } => {
             ensure(*period_ns > 0, path, || "a period of zero".to_owned())
         }
         Pattern::Poisson { mean_gap_ns } => {

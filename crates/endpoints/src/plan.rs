@@ -263,6 +263,11 @@ pub enum Pattern {
     Poisson {
         mean_gap_ns: u64,
     },
+    /// `burst` messages at once, as many again a period apart, then a pause of `burst` periods: on average one a period.
+    TokenBucket {
+        period_ns: u64,
+        burst: u32,
+    },
     /// These very times since the start, ascending.
     Trace {
         times_ns: Vec<u64>,

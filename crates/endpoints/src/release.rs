@@ -62,6 +62,15 @@ impl Releases {
             } => period_ns.saturating_add(self.exponential(mean_extra_ns)),
             // Two releases at the very same time would be one burst; the least gap is 1 ns.
             Pattern::Poisson { mean_gap_ns } => self.exponential(mean_gap_ns).max(1),
+            // `index` releases have been made.
+            Pattern::TokenBucket { period_ns, burst } => {
+                let burst = u64::from(burst.max(1));
+                match self.index as u64 % (2 * burst) {
+                    0 => period_ns.saturating_mul(burst),
+                    done if done < burst => 0,
+                    _ => period_ns,
+                }
+            }
             Pattern::Trace { .. } => 0,
         }
     }
@@ -117,6 +126,25 @@ mod tests {
             [500, 1500, 2500]
         );
         assert!(times.iter().all(|due| due.planned_ns == due.nominal_ns));
+    }
+
+    #[test]
+    fn a_token_bucket_empties_keeps_to_its_rate_and_fills_again() {
+        let pattern = Pattern::TokenBucket {
+            period_ns: 100,
+            burst: 3,
+        };
+        let times: Vec<_> = Releases::new(release(pattern, 0, 1), 0, 1_650)
+            .map(|due| due.nominal_ns)
+            .collect();
+        assert_eq!(
+            times,
+            [
+                500, 500, 500, 600, 700, 800, 1_100, 1_100, 1_100, 1_200, 1_300, 1_400
+            ]
+        );
+        // Four messages are never less than a period apart from the first of them.
+        assert!(times.windows(4).all(|part| part[3] - part[0] >= 100));
     }
 
     #[test]

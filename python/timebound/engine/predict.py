@@ -57,7 +57,7 @@ class Prediction:
     def observed(self, jitter_ns: dict[str, int]) -> dict[tuple[str, str], Outcome]:
         """Bounds for the jitters that were observed at the first ports, where these exceed the declared ones."""
         larger = {
-            name: jitter
+            name: self.streams[name].observed_jitter(jitter)
             for name, jitter in jitter_ns.items()
             if name in self.streams and jitter > self.streams[name].jitter_ns
         }

@@ -125,6 +125,9 @@ def _direction(direction: Direction) -> str:
         parts.append(f"corruption {format_share(impairments.corruption)}")
     if impairments.duplication:
         parts.append(f"duplication {format_share(impairments.duplication)}")
+    if direction.slots is not None:
+        count = len(direction.slots.slots_ns)
+        parts.append(f"{count} slot{'' if count == 1 else 's'} of {format_time(direction.slots.cycle_ns)}")
     if impairments.outages:
         parts.append(f"{len(impairments.outages)} outage(s)")
     return ", ".join(parts)

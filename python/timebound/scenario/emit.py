@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from timebound.scenario.emit_broker import broker, way
 from timebound.scenario.emit_hardware import hardware, machines
+from timebound.scenario.emit_media import tdma, token_bucket
 from timebound.scenario.model import (
     Background,
     Direction,
@@ -180,7 +182,8 @@ def _link(link: Link) -> dict[str, Any]:
         entry["duplex"] = "half"
     if link.length_m is not None:
         entry["length"] = f"{link.length_m} m"
-    if link.forward == link.backward:
+    entry |= tdma(link)
+    if replace(link.forward, slots=None) == replace(link.backward, slots=None):
         return entry | _direction(link.forward)
     return entry | {"forward": _direction(link.forward), "backward": _direction(link.backward)}
 
@@ -267,7 +270,9 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
     }
     if flow.pattern == "trace":
         entry["trace"] = [format_time(time) for time in flow.trace_ns]
-    if flow.pattern != "trace" or len(flow.trace_ns) == 1:
+    if flow.token_bucket is not None:
+        entry["token-bucket"] = token_bucket(flow.token_bucket)
+    elif flow.pattern != "trace" or len(flow.trace_ns) == 1:
         entry["period"] = format_time(flow.period_ns)
     if flow.jitter_ns:
         entry["jitter"] = format_time(flow.jitter_ns)
@@ -276,7 +281,7 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
     entry["priority"] = flow.priority
     if flow.qos:
         entry["qos"] = flow.qos
-    if flow.pattern != "periodic":
+    if flow.pattern not in ("periodic", "token-bucket"):
         entry["pattern"] = flow.pattern
     if flow.pattern == "sporadic":
         entry["mean-extra"] = format_time(flow.mean_extra_ns)
@@ -320,6 +325,8 @@ def _background(item: Background) -> dict[str, Any]:
         entry["response"] = f"{item.response_bytes} B"
     if item.kind == "video":
         entry["frames-per-second"] = item.frames_per_second
+    if item.token_bucket is not None:
+        entry["token-bucket"] = token_bucket(item.token_bucket)
     entry["priority"] = item.priority
     if item.start_ns:
         entry["start"] = format_time(item.start_ns)

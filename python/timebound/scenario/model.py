@@ -15,12 +15,13 @@ from typing import Any, Literal
 
 from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.model_hardware import Computer, Interface, Machine
+from timebound.scenario.model_media import Slots, TokenBucket
 from timebound.scenario.problems import Place, Problem
 from timebound.scenario.traces import Trace
 
 NodeKind = Literal["host", "switch", "segment"]
 BackgroundKind = Literal["tcp", "udp", "poisson", "burst", "request-response", "video"]
-Pattern = Literal["periodic", "sporadic", "poisson", "trace"]
+Pattern = Literal["periodic", "sporadic", "poisson", "trace", "token-bucket"]
 NodeOrder = Literal["stop", "start", "restart", "pause", "resume"]
 
 BEST_EFFORT_FRAME_BYTES = 1538
@@ -268,10 +269,14 @@ class Direction:
     impairments: Impairments = Impairments()
     trace: Trace | None = None
     """Delivery opportunities in place of the rate, which then is their capacity."""
+    slots: Slots | None = None
+    """Times in which this end may send; `None`: always."""
 
     def declaration(self) -> dict[str, Any]:
         """`DirectionDecl` of the model; a trace by its key in `Declaration.traces`."""
         declared = self._declaration()
+        if self.slots is not None:
+            declared["slots"] = self.slots.declaration()
         return declared if self.trace is None else declared | {"trace": self.trace.key}
 
     def _declaration(self) -> dict[str, Any]:
@@ -348,6 +353,8 @@ class Flow:
     """Mean of the exponential extra gap of a sporadic flow."""
     trace_ns: tuple[int, ...] = ()
     """Release times of a trace, in order."""
+    token_bucket: TokenBucket | None = None
+    """Of the pattern `token-bucket`; the period is then the time of one message at its rate."""
     start_ns: int = 0
     """When its clients connect, from the start of the run (warm-up included); 0: before it. Release times count from then."""
     content: str | None = None
@@ -426,6 +433,8 @@ class Background:
     frames_per_second: int = 25
     start_ns: int = 0
     stop_ns: int | None = None
+    token_bucket: TokenBucket | None = None
+    """What `poisson` and `video` are declared to keep to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

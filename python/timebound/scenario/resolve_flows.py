@@ -12,6 +12,7 @@ from timebound.scenario.graph import Graph
 from timebound.scenario.model import Broker, Flow, MqttStack, Service, Stack, UdpStack
 from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
 from timebound.scenario.resolve_broker import check_via, resolve_service
+from timebound.scenario.resolve_media import bucket
 from timebound.scenario.resolve_network import Net
 from timebound.scenario.resolve_routes import resolve_routes
 from timebound.scenario.tree import Path
@@ -24,6 +25,8 @@ MOST_RECEIVERS = 1_000_000
 _LARGEST_DATAGRAM = 65_507
 """RFC 768; what is above the MTU travels in fragments."""
 _GRID_NS = 1_000
+_DATAGRAM_OVERHEAD = 66
+"""Bytes on the wire of an unfragmented datagram beside its payload (UDP, IP, Ethernet with preamble and gap)."""
 
 _FIELDS = {
     "from": "source",
@@ -38,6 +41,7 @@ _FIELDS = {
     "pattern": "pattern",
     "offset": "offset_ns",
     "trace": "trace_ns",
+    "token-bucket": "token_bucket",
     "broker": "services",
     "via": "services",
     "start": "start_ns",
@@ -154,10 +158,11 @@ class FlowResolver:
                     deadline_ns=flow.deadline,
                     priority=flow.priority,
                     qos=flow.qos,
-                    pattern=flow.pattern,
+                    pattern=flow.pattern if flow.token_bucket is None else "token-bucket",
                     offset_ns=flow.offset,
                     mean_extra_ns=self.mean_extra(flow, period),
                     trace_ns=tuple(flow.trace),
+                    token_bucket=bucket(flow.token_bucket),
                     start_ns=flow.start + number * flow.join,
                     content=self.content(flow),
                     services=services,
@@ -175,6 +180,9 @@ class FlowResolver:
 
     def periods(self, flow: shape.Flow, count: int) -> list[int]:
         """One period per instance, drawn from the stream named by seed and flow."""
+        stated = bucket(flow.token_bucket)
+        if stated is not None:
+            return [max(1, stated.time_ns(flow.size + _DATAGRAM_OVERHEAD))] * count
         if flow.pattern == "trace":
             gaps = [after - before for before, after in zip(flow.trace, flow.trace[1:], strict=False)]
             return [max(1, min(gaps, default=flow.period[0] if flow.period else 1))] * count
@@ -279,8 +287,29 @@ class FlowResolver:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             self.context.error(path, f"{name!r} is no text that can be read: {reason}", "name a text file in UTF-8")
 
+    def check_bucket(self, flow: shape.Flow, path: Path) -> None:
+        """A token bucket takes the place of everything else that says when messages are released."""
+        context = self.context
+        for key, stated in (
+            ("period", flow.period is not None),
+            ("jitter", flow.jitter > 0),
+            ("trace", bool(flow.trace)),
+            ("mean-extra", flow.mean_extra is not None),
+            ("pattern", flow.pattern != "periodic"),
+        ):
+            if stated:
+                context.error((*path, key), f"a {key} beside a token bucket", "state one of both")
+        if isinstance(self.stack, MqttStack):
+            hint = "state a period, or use stack: {udp: {}}"
+            context.error(
+                (*path, "token-bucket"), "a token bucket with MQTT, whose frames TCP sends in its own time", hint
+            )
+
     def check_times(self, flow: shape.Flow, path: Path) -> None:
         context = self.context
+        if flow.token_bucket is not None:
+            self.check_bucket(flow, path)
+            return
         if flow.pattern == "trace":
             if not flow.trace:
                 context.error((*path, "pattern"), "a trace without times", "trace: [0 ms, 7 ms, ...]")

@@ -18,6 +18,7 @@ from timebound.scenario.model import (
     Node,
     Queue,
 )
+from timebound.scenario.resolve_media import link_slots, segment_slots
 from timebound.scenario.resolve_nodes import Definition, Definitions, make_node, make_side
 from timebound.scenario.resolve_traces import Traces
 from timebound.scenario.topology import read_topology
@@ -39,6 +40,7 @@ _LINK_FIELDS = {
     "length": "delay_ns",
     "queue": "queue",
     "buffer": "buffer_bytes",
+    "tdma": "slots",
     "loss": "impairments.loss",
     "jitter": "impairments.jitter",
     "corruption": "impairments.corruption",
@@ -81,8 +83,11 @@ def resolve_network(
     traces = Traces(context)
     if network.import_ is not None:
         _import(network, network.import_, net, context, traces)
+    shared: list[Definition] = []
     for definition in Definitions(network, context).all():
         _add_node(net, definition, network.defaults, context)
+        if definition.shape.tdma is not None:
+            shared.append(definition)
     _check_addresses(net, context)
     _check_hostnames(net, context)
     for index, link in enumerate(network.links):
@@ -90,9 +95,24 @@ def resolve_network(
         if len(net.links) > MOST_LINKS:
             context.error(("network", "links", index), f"more than {MOST_LINKS} links", "make the ranges smaller")
             break
+    for definition in shared:
+        _share_segment(net, definition, context)
     if not net.nodes and not context.failed:
         context.error(("network",), "the network has no nodes", "write nodes: {h1: host, h2: host, s1: switch}")
     return net
+
+
+def _share_segment(net: Net, definition: Definition, context: Context) -> None:
+    """Slots of a segment, once all its links are known."""
+    tdma, node = definition.shape.tdma, net.nodes.get(definition.name)
+    if tdma is None or node is None:
+        return
+    path = definition.at(context, "tdma")
+    if node.kind == "segment":
+        segment_slots(node, tdma, net.links, net.nodes, path, context)
+    else:
+        message = f"{node.name!r} is a {node.kind}: slots belong to links and segments"
+        context.error(path, message, "state tdma of its link, or of the segment that it is on")
 
 
 def _add_node(net: Net, definition: Definition, defaults: shape.Defaults, context: Context) -> None:
@@ -182,16 +202,18 @@ def _add_links(
         if not _check_ends(net, (a, b), path, context, reported, traced=traced):
             continue
         context.remember(f"links[{len(net.links)}]", path, _LINK_FIELDS)
-        net.links.append(
-            Link(
-                a=a,
-                b=b,
-                forward=forward,
-                backward=backward,
-                half_duplex=link.duplex == "half",
-                length_m=None if link.length is None else -(-link.length // 1000),
-            )
+        added = Link(
+            a=a,
+            b=b,
+            forward=forward,
+            backward=backward,
+            half_duplex=link.duplex == "half",
+            length_m=None if link.length is None else -(-link.length // 1000),
         )
+        tdma = getattr(link, "tdma", None)
+        if tdma is not None:
+            added = link_slots(tdma, (net.nodes[a], net.nodes[b]), added, (*path, "tdma"), context)
+        net.links.append(added)
 
 
 def _check_ends(

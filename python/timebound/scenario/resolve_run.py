@@ -9,6 +9,7 @@ from timebound.scenario.graph import Graph
 from timebound.scenario.model import Background, Precision, Run, Simulate
 from timebound.scenario.names import is_flow_name
 from timebound.scenario.resolve_flows import resolve_hosts
+from timebound.scenario.resolve_media import bucket
 from timebound.scenario.resolve_network import Net
 from timebound.scenario.resolve_plane import resolve_data_plane
 from timebound.scenario.tree import Path
@@ -24,10 +25,10 @@ _NEEDED = {
 _ALLOWED = {
     "tcp": {"rate"},
     "udp": {"rate", "size"},
-    "poisson": {"rate", "size"},
+    "poisson": {"rate", "size", "token_bucket"},
     "burst": {"size", "period", "frames"},
     "request-response": {"size", "response", "period"},
-    "video": {"rate", "size", "frames_per_second"},
+    "video": {"rate", "size", "frames_per_second", "token_bucket"},
 }
 _EXAMPLES = {
     "rate": "rate: 5 Mbit/s",
@@ -35,7 +36,14 @@ _EXAMPLES = {
     "frames": "frames: 20",
     "response": "response: 2 kB",
 }
-_FIELDS = {"from": "source", "to": "destination", "rate": "rate_bps", "size": "size_bytes", "period": "gap_ns"}
+_FIELDS = {
+    "from": "source",
+    "to": "destination",
+    "rate": "rate_bps",
+    "size": "size_bytes",
+    "period": "gap_ns",
+    "token-bucket": "token_bucket",
+}
 MOST_BACKGROUND = 10_000
 _LARGEST_DATAGRAM = 1472
 
@@ -87,11 +95,12 @@ def _background(item: shape.Background, name: str, source: str, destination: str
         frames_per_second=item.frames_per_second or 25,
         start_ns=item.start,
         stop_ns=item.stop,
+        token_bucket=bucket(item.token_bucket),
     )
 
 
 def _check_background(item: shape.Background, path: Path, context: Context) -> None:
-    for key in ("rate", "size", "response", "period", "frames", "frames_per_second"):
+    for key in ("rate", "size", "response", "period", "frames", "frames_per_second", "token_bucket"):
         stated = getattr(item, key) is not None
         written = key.replace("_", "-")
         if key in _NEEDED[item.kind] and not stated:

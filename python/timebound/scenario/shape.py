@@ -20,6 +20,7 @@ from timebound.scenario.fields import (
     fail,
 )
 from timebound.scenario.shape_broker import BrokerTimes
+from timebound.scenario.shape_media import TokenBucket
 from timebound.scenario.shape_network import DisconnectionsField, JitterField, LossField, Network, Profile
 from timebound.scenario.shape_plane import DataPlane
 
@@ -69,6 +70,11 @@ class Flow(Shape):
     )
     offset: Time | None = Field(default=None, description="first nominal release; default: drawn", examples=["3 ms"])
     trace: list[Time] = Field(default_factory=list, description="release times, in order", examples=[["0 ms", "7 ms"]])
+    token_bucket: TokenBucket | None = Field(
+        default=None,
+        description="instead of a period: the burst at once, then at the rate, and again when the bucket is full (UDP alone)",
+        examples=[{"rate": "2 Mbit/s", "burst": "10 kB"}],
+    )
     broker: str | None = Field(
         default=None, description="the broker that serves all receivers; default: the nearest of each", examples=["h5"]
     )
@@ -221,6 +227,11 @@ class Background(Shape):
         default=None, ge=1, le=10_000, description="burst: datagrams back to back", examples=[20]
     )
     frames_per_second: int | None = Field(default=None, ge=1, le=1000, description="video: pictures", examples=[25])
+    token_bucket: TokenBucket | None = Field(
+        default=None,
+        description="poisson and video: what the source is declared to keep to, so that there are bounds beside it",
+        examples=[{"rate": "12 Mbit/s", "burst": "50 kB"}],
+    )
     priority: int = Field(default=0, ge=0, le=7, description="class 0..7", examples=[0])
     start: Time = Field(default=0, description="when it starts", examples=["5 s"])
     stop: Time | None = Field(default=None, description="when it ends; default: with the run", examples=["20 s"])

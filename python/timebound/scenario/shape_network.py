@@ -23,6 +23,7 @@ from timebound.scenario.fields import (
     fail,
 )
 from timebound.scenario.shape_hardware import Computer, InterfaceField, Vm
+from timebound.scenario.shape_media import Tdma
 
 _SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
 _TIME_SCHEMA = {"type": "string", "pattern": units.TIME.pattern, "examples": ["1 ms"]}
@@ -260,6 +261,11 @@ class Link(Conditions):
         description="cable length; gives the delay (5 us/km) where the link states none",
         examples=["120 km"],
     )
+    tdma: Tdma | None = Field(
+        default=None,
+        description="slots in which its ends may send",
+        examples=[{"cycle": "10 ms", "slots": {"h1": [{"at": "0 ms", "length": "5 ms"}]}}],
+    )
     forward: Conditions | None = Field(default=None, description="what differs from the first to the second end")
     backward: Conditions | None = Field(default=None, description="what differs from the second to the first end")
 
@@ -473,6 +479,7 @@ class Node(HostDefaults, SwitchDefaults):
         default=None, description="a real interface of this host", examples=["enp3s0"]
     )
     vm: Vm | None = Field(default=None, description="the host is a virtual machine")
+    tdma: Tdma | None = Field(default=None, description="of a segment: slots of all who send on it")
     latitude: float | None = Field(
         default=None, ge=-90, le=90, strict=False, description="degrees north", examples=[52.52]
     )

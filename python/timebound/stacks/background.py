@@ -1,11 +1,13 @@
 """Background traffic: what nobody measures but everybody meets.
 
 Constant UDP and bursts keep a declared arrival curve. TCP, Poisson, request/response and video promise nothing but their
-largest frame, so no flow of their class or below has a finite bound.
+largest frame, so no flow of their class or below has a finite bound, unless Poisson or video declares a token bucket. The simulator holds it
+to that; an emulated source sends as it does, and what arrived is measured.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from timebound.scenario.model import Background
@@ -20,6 +22,8 @@ GROUP_OF_PICTURES = 12
 I_TO_P = 4
 """An I picture has four times the bytes of a P picture."""
 VIDEO_PACKET = 1400
+SMALLEST_FRAME = 84
+"""The last packet of a picture may be small: the least frame of Ethernet on the wire."""
 
 
 def lay(plan: Plan) -> None:
@@ -29,7 +33,7 @@ def lay(plan: Plan) -> None:
         plan.role(item.source, "background")
         plan.role(item.destination, "background")
         _check(plan, item, origin)
-        streams, traffic = _describe(plan, item)
+        streams, traffic = _describe(plan, item, origin)
         for stream in streams:
             plan.add(origin, stream)
         tcp = item.kind in ("tcp", "request-response")
@@ -68,20 +72,20 @@ def _check(plan: Plan, item: Background, origin: str) -> None:
         plan.check_datagrams(origin, size, item.source, (item.destination,))
 
 
-def _describe(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
+def _describe(plan: Plan, item: Background, origin: str) -> tuple[list[Stream], dict[str, Any]]:
     match item.kind:
         case "tcp":
             return _tcp(plan, item)
         case "udp":
             return _constant(plan, item)
         case "poisson":
-            return _poisson(plan, item)
+            return _poisson(plan, item, origin)
         case "burst":
             return _burst(plan, item)
         case "request-response":
             return _request_response(plan, item)
         case "video":
-            return _video(plan, item)
+            return _video(plan, item, origin)
 
 
 def _stream(
@@ -98,6 +102,14 @@ def _stream(
         jitter_ns=0 if period is None else UDP_JITTER_NS,
         release=pattern,
     )
+
+
+def _kept(stream: Stream, item: Background, origin: str, smallest: int) -> Stream:
+    """The stream with the token bucket that its source is declared to keep to, if any."""
+    if item.token_bucket is None:
+        return stream
+    period, jitter = release.bucket_times(item.token_bucket, max(stream.frames_bytes), f"{origin}.token_bucket")
+    return replace(stream, bucket=item.token_bucket, smallest_frame=smallest, period_ns=period, jitter_ns=jitter)
 
 
 def _gap(frame: int, rate_bps: int) -> int:
@@ -141,13 +153,13 @@ def _constant(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any
     return streams, {"kind": "udp-constant", "rate_bps": rate, "payload_bytes": item.size_bytes}
 
 
-def _poisson(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
+def _poisson(plan: Plan, item: Background, origin: str) -> tuple[list[Stream], dict[str, Any]]:
     assert item.rate_bps is not None
     frames = udp_frames(item.size_bytes, plan.mtu(item.source))
     gap = _gap(sum(frames), item.rate_bps)
     # The simulator's draws are of frames: a fragmented datagram becomes that many of them on average.
     each = {"kind": "poisson", "mean_gap_ns": max(1, gap // len(frames)), "frame_bytes": max(frames)}
-    streams = [_stream(item, False, (max(frames),), each, None)]
+    streams = [_kept(_stream(item, False, (max(frames),), each, None), item, origin, min(frames))]
     seed = release.stream_seed(plan.scenario.run.seed, f"background/{item.name}")
     return streams, {"kind": "udp-poisson", "mean_gap_ns": gap, "payload_bytes": item.size_bytes, "seed": seed}
 
@@ -179,7 +191,7 @@ def _request_response(plan: Plan, item: Background) -> tuple[list[Stream], dict[
     }
 
 
-def _video(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
+def _video(plan: Plan, item: Background, origin: str) -> tuple[list[Stream], dict[str, Any]]:
     assert item.rate_bps is not None
     packet = min(item.size_bytes, VIDEO_PACKET)
     frames = udp_frames(packet, plan.mtu(item.source))
@@ -188,7 +200,7 @@ def _video(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     mean = max(24, item.rate_bps * packet // whole // 8 // item.frames_per_second)
     small = max(12, mean * GROUP_OF_PICTURES // (I_TO_P + GROUP_OF_PICTURES - 1))
     pattern = {"kind": "burst", "gap_ns": gap, "frames": max(1, -(-mean // packet)) * len(frames), "frame_bytes": frame}
-    return [_stream(item, False, (frame,), pattern, None)], {
+    return [_kept(_stream(item, False, (frame,), pattern, None), item, origin, SMALLEST_FRAME)], {
         "kind": "video",
         "transport": "udp",
         "picture_gap_ns": gap,

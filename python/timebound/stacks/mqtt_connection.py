@@ -361,7 +361,7 @@ class Connection:
         """`jitter` is that of the start; one that follows another gets the rest from it."""
         flow = self.flow
         bounded = release.is_bounded(flow)
-        pattern = release.simulated(flow, max(frames))
+        pattern = release.simulated(flow, frames)
         if after is not None and pattern["kind"] == "periodic":
             pattern = {"kind": "periodic", "offset_ns": None}
         self.plan.add(

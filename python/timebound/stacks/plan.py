@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from timebound.scenario.model import Scenario
+from timebound.scenario.model_media import TokenBucket
 from timebound.stacks.stages import Packet, Stage
 from timebound.stacks.wire import IPV4_HEADER, LARGEST_DATAGRAM, LEAST_TCP_MTU, UDP_HEADER
 
@@ -48,7 +49,8 @@ class Follows:
 class Stream:
     """Frames of one connection in one direction, as `StreamDecl` of the model.
 
-    `period_ns` is None for a stream that promises nothing but its largest frame (then `frames_bytes` has one entry).
+    With a token bucket `period_ns` is the time of one release at its rate, and `jitter_ns` that of the rest of its burst: together they
+    let pass what the bucket does. `period_ns` is None for a stream that promises nothing but its largest frame (then `frames_bytes` has one entry).
     """
 
     name: str
@@ -64,11 +66,26 @@ class Stream:
     follows: Follows | None = None
     route: tuple[tuple[str, ...], ...] | None = None
     """Nodes to each destination; `None`: the shortest ways."""
+    bucket: TokenBucket | None = None
+    smallest_frame: int | None = None
+    """Of a token bucket, where frames can be smaller than those of `frames_bytes`."""
+
+    def observed_jitter(self, jitter_ns: int) -> int:
+        """What an analysis takes in place of the declared jitter; of a token bucket it is the time of the whole burst."""
+        return jitter_ns if self.bucket is None or self.period_ns is None else jitter_ns + self.period_ns
 
     def declaration(self) -> dict[str, Any]:
         """The JSON of `StreamDecl`."""
         arrival: dict[str, Any]
-        if self.period_ns is None:
+        if self.bucket is not None:
+            arrival = {
+                "kind": "token-bucket",
+                "rate_bps": self.bucket.rate_bps,
+                "burst_bytes": self.bucket.burst_bytes,
+                "min_frame_bytes": min(self.frames_bytes) if self.smallest_frame is None else self.smallest_frame,
+                "max_frame_bytes": max(self.frames_bytes),
+            }
+        elif self.period_ns is None:
             arrival = {"kind": "unbounded", "max_frame_bytes": max(self.frames_bytes)}
         else:
             arrival = {

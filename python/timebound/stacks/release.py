@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from timebound.scenario.model import Flow
+from timebound.scenario.model_media import TokenBucket
+from timebound.stacks.plan import PlanError
 
 DSCP_PER_CLASS = 8
 """The class selector code points (RFC 2474, section 4.2.2)."""
@@ -30,7 +32,24 @@ def content(flow: Flow) -> str | None:
     return None if flow.content is None else Path(flow.content).read_text(encoding="utf-8")
 
 
-def simulated(flow: Flow, frame: int) -> dict[str, Any]:
+def bucket_times(bucket: TokenBucket, size_bytes: int, path: str) -> tuple[int, int]:
+    """Period and jitter of releases of `size_bytes` wire bytes that a token bucket lets pass, ns: at most
+    `floor((d + jitter) / period) + 1` in a window `d`.
+
+    Raises:
+        PlanError: a burst that never lets a release pass.
+    """
+    if bucket.burst_bytes < size_bytes:
+        raise PlanError(
+            path,
+            f"a burst of {bucket.burst_bytes} bytes never lets a message pass, which takes {size_bytes} bytes on the wire",
+            f"burst: {size_bytes} B, or more",
+        )
+    period = bucket.time_ns(size_bytes)
+    return period, max(0, bucket.time_ns(bucket.burst_bytes) - period)
+
+
+def simulated(flow: Flow, frames: tuple[int, ...]) -> dict[str, Any]:
     """`ReleaseDecl` of the flow's data stream. A flow that joins late is simulated from the start where its pattern knows no
     times: all flows at once is the worst case."""
     start = flow.start_ns
@@ -41,9 +60,12 @@ def simulated(flow: Flow, frame: int) -> dict[str, Any]:
         case "sporadic":
             return {"kind": "sporadic", "mean_extra_ns": flow.mean_extra_ns}
         case "poisson":
-            return {"kind": "poisson", "mean_gap_ns": flow.period_ns, "frame_bytes": frame}
+            return {"kind": "poisson", "mean_gap_ns": flow.period_ns, "frame_bytes": max(frames)}
         case "trace":
-            return {"kind": "trace", "times_ns": [start + time for time in flow.trace_ns], "frame_bytes": frame}
+            times = [start + time for time in flow.trace_ns]
+            return {"kind": "trace", "times_ns": times, "frame_bytes": max(frames)}
+        case "token-bucket":
+            return {"kind": "greedy", "offset_ns": flow.offset_ns, "frames_bytes": list(frames)}
 
 
 def is_bounded(flow: Flow) -> bool:
@@ -51,16 +73,24 @@ def is_bounded(flow: Flow) -> bool:
     return flow.pattern != "poisson"
 
 
-def emulated(flow: Flow, seed: int) -> dict[str, Any]:
-    """`Release` of the flow's endpoint."""
+def emulated(flow: Flow, seed: int, message_bytes: int | None = None) -> dict[str, Any]:
+    """`Release` of the flow's endpoint; a token bucket needs the wire bytes of a message. One message of its burst is kept back, for
+    the lateness of its host."""
     patterns: dict[str, dict[str, Any]] = {
         "periodic": {"kind": "periodic", "period_ns": flow.period_ns},
         "sporadic": {"kind": "sporadic", "period_ns": flow.period_ns, "mean_extra_ns": flow.mean_extra_ns},
         "poisson": {"kind": "poisson", "mean_gap_ns": flow.period_ns},
         "trace": {"kind": "trace", "times_ns": list(flow.trace_ns)},
     }
+    if flow.token_bucket is not None and message_bytes is not None:
+        patterns["token-bucket"] = {
+            "kind": "token-bucket",
+            "period_ns": flow.token_bucket.time_ns(message_bytes),
+            "burst": max(1, flow.token_bucket.burst_bytes // message_bytes - 1),
+        }
     return {
-        "offset_ns": flow.start_ns + (offset(flow, seed) if flow.pattern == "periodic" else (flow.offset_ns or 0)),
+        "offset_ns": flow.start_ns
+        + (offset(flow, seed) if flow.pattern in ("periodic", "token-bucket") else (flow.offset_ns or 0)),
         "jitter_ns": flow.jitter_ns,
         "pattern": patterns[flow.pattern],
         "seed": stream_seed(seed, f"{flow.name}/release"),

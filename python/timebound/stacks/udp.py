@@ -28,6 +28,9 @@ def lay(plan: Plan, stack: UdpStack) -> None:
         together = stack.multicast and len(flow.receivers) > 1
         sets = [flow.receivers] if together else [(receiver,) for receiver in flow.receivers]
         frames = tuple(udp_frames(flow.size_bytes, plan.mtu(flow.source)))
+        period, jitter = flow.period_ns, flow.jitter_ns
+        if flow.token_bucket is not None:
+            period, jitter = release.bucket_times(flow.token_bucket, sum(frames), f"flows[{index}].token_bucket")
         for receivers in sets:
             name = f"{flow.name}/direct" if len(sets) == 1 else f"{flow.name}/direct>{receivers[0]}"
             plan.add(
@@ -39,9 +42,10 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                     priority=flow.priority,
                     role="data",
                     frames_bytes=frames if release.is_bounded(flow) else (max(frames),),
-                    period_ns=flow.period_ns if release.is_bounded(flow) else None,
-                    jitter_ns=flow.jitter_ns,
-                    release=release.simulated(flow, max(frames)),
+                    period_ns=period if release.is_bounded(flow) else None,
+                    jitter_ns=jitter,
+                    bucket=flow.token_bucket,
+                    release=release.simulated(flow, frames),
                     deadline_ns=flow.deadline_ns,
                 ),
             )
@@ -71,7 +75,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                     "dscp": flow.priority * release.DSCP_PER_CLASS,
                     "flow": leg,
                     "payload_bytes": flow.size_bytes,
-                    "release": release.emulated(flow, seed),
+                    "release": release.emulated(flow, seed, sum(frames)),
                 }
             )
             for receiver in receivers:
