@@ -8,6 +8,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from report_explained import explained
+
 HOSTILE = '<script>document.title="owned"</script>"\'><img src=x onerror=alert(1)>&amp;\u202etxt.exe\x07'
 
 
@@ -29,6 +31,9 @@ def segment(name: str, flow: str, path: list[str], share: float, observed: list[
         "latency_us": spread([v * share for v in observed]),
         "simulated_max_us": observed[100] * share * 1.05,
         "bound_us": bound * share,
+        "holistic_us": bound * share * 1.02,
+        "calculus_us": bound * share,
+        "best_us": observed[0] * share * 0.9,
         "bound_observed_us": bound * share * 1.1,
         "declared_jitter_us": 400.0,
         "observed_jitter_us": 389.25 if share < 0.5 else 612.5,
@@ -69,8 +74,8 @@ def flow(
         },
         "simulated_max_us": simulated[100],
         "bound_us": {
-            "holistic": bound,
-            "calculus": None,
+            "holistic": round(bound * 1.02, 3),
+            "calculus": bound,
             "bound": bound,
             "observed_arrivals": round(bound * 1.08, 3),
             "reason": None,
@@ -93,6 +98,7 @@ def flow(
             ],
             "measured": [],
         },
+        "best_us": round(network[0] * 0.9, 3),
         "deadline_us": deadline,
         "verdict": "met",
         "distribution": {"network_us": network, "application_us": application, "simulated_us": simulated},
@@ -108,6 +114,17 @@ def port(name: str, load: float, rate: int = 100_000_000) -> dict[str, Any]:
         "utilisation_simulated": round(load * 1.01, 4),
         "bound_reason": None,
         "backlog_bound_bytes": 12304,
+        "queues": [
+            {
+                "class": priority,
+                "largest_delay_us": 812.5,
+                "backlog_bytes": 6152 * (7 - priority),
+                "room_bytes": 16384,
+                "exceeds": 6152 * (7 - priority) > 16384,
+                "reason": None,
+            }
+            for priority in (5, 3)
+        ],
         "dropped": 0,
         "largest_queue_bytes": 4614,
     }
@@ -223,6 +240,7 @@ def all_well(flows: int = 4) -> dict[str, Any]:
         },
         "verdict": "met",
         "violations": [],
+        "explained": explained(),
         "packets": packets(),
     }
 
@@ -424,7 +442,7 @@ def hostile() -> dict[str, Any]:
 
 def empty() -> dict[str, Any]:
     run = predict_only()
-    run |= {"flows": [], "ports": [], "topology": {"nodes": [], "links": []}, "verdict": "met"}
+    run |= {"flows": [], "explained": [], "ports": [], "topology": {"nodes": [], "links": []}, "verdict": "met"}
     return run
 
 

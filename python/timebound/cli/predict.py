@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from timebound.cli import predict_assign
+from timebound.cli import predict_assign, predict_explain
 from timebound.cli.common import (
     AsJson,
     Output,
@@ -20,6 +20,20 @@ from timebound.cli.common import (
     stderr,
 )
 from timebound.cli.predict_assign import AssignOptions
+from timebound.engine.folder import FolderError
+
+Explain = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--explain",
+        negative=(),
+        help="Show hop by hop what the bounds of this flow are made of, at all its receivers; may be given several times.",
+    ),
+]
+Ports = Annotated[
+    bool,
+    Parameter(name="--ports", negative=(), help="Also show every port's utilisation, and the backlog of each queue."),
+]
 
 Method = Literal["bound", "holistic", "calculus", "trajectory", "holistic-as-published", "trajectory-as-published"]
 
@@ -42,19 +56,34 @@ def predict(
             "as-published ones are unsafe and no bounds."
         ),
     ] = None,
+    explain: Explain = (),
+    ports: Ports = False,
     output: Output = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
     """Safe worst-case latency bounds per flow and receiver, utilisation per port, and the reason where there is none.
 
-    With `--output` the run folder and its report are written too.
+    The bound is the least of the holistic analysis and of network calculus at every port; both stand beside it. With `--output`
+    the run folder and its report are written too.
     """
+    if explain:
+        if (
+            output is not None
+            or ports
+            or method is not None
+            or (assignment is not None and assignment.assign is not None)
+        ):
+            raise FolderError(
+                "--explain answers by itself",
+                "leave out --output, --ports, --method and --assign: a report shows the flows with the least slack anyway",
+            )
+        return predict_explain.run(open_scenario(scenario, set), explain, json=json, quiet=quiet)
     if assignment is not None and assignment.assign is not None:
         assignment.check()
         loaded = open_scenario(scenario, set)
         return predict_assign.run(loaded, assignment, set, output, json=json, quiet=quiet)
-    return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet, method=method)
+    return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet, method=method, ports=ports)
 
 
 def figures(
@@ -66,6 +95,7 @@ def figures(
     json: bool,
     quiet: bool,
     method: Method | None = None,
+    ports: bool = False,
 ) -> int:
     """Computes the parts without emulation; a folder is written only when asked for."""
     from timebound.cli.live_progress import TerminalProgress
@@ -83,6 +113,8 @@ def figures(
         print_json(summary if output is None else {**summary, "folder": output})
     else:
         print_flows(summary)
+        if ports:
+            predict_explain.print_ports(summary)
     if output is not None:
         stderr(f"report: {Path(output) / 'report.html'}")
     return code

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import shutil
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 MOST_ROWS = 40
+WIDE = 110
+"""Columns of a terminal with room for every method's figure."""
 MOST_REASONS = 8
 STYLES = {"met": "green", "missed": "yellow", "violated": "bold red", "unbounded": "magenta", "unsupported": "magenta"}
 
@@ -28,11 +31,12 @@ def ratio(value: float | None) -> str:
     return "-" if value is None else f"{math.ceil(value * 100 - 1e-9) / 100:.2f}"
 
 
-def _caption(summary: dict[str, Any], left_out: int) -> str | None:
+def _caption(summary: dict[str, Any], left_out: int) -> str:
     lines = [f"{left_out} more rows in the summary"] if left_out else []
     if any(flow["simulated_max_us"] is not None for flow in summary["flows"]):
         lines.append("worst found: by simulation and search; the true worst case lies between it and the bound")
-    return "\n".join(lines) or None
+    lines.append("bound: the least of holistic and calculus, port by port (each on a wide terminal, and in --json)")
+    return "\n".join(lines)
 
 
 def flow_table(summary: dict[str, Any]) -> Table:
@@ -52,7 +56,27 @@ def flow_table(summary: dict[str, Any]) -> Table:
     by_method = {} if method is None else {(entry["flow"], entry["receiver"]): entry for entry in method["flows"]}
     shown = [flow_row(flow, by_method.get((flow["flow"], flow["receiver"]))) for flow in flows[:MOST_ROWS]]
     heading = "" if method is None else _heading(method)
-    names = ("observed max", "worst found", "bound", "bound /found", heading, "end to end", "deadline", "lost")
+    names = (
+        "observed max",
+        "worst found",
+        "bound",
+        "bound /found",
+        heading,
+        "holistic",
+        "calculus",
+        "best case",
+        "end to end",
+        "deadline",
+        "lost",
+    )
+    if (
+        method is not None
+        or shutil.get_terminal_size().columns < WIDE
+        or any(row[2] != "-" or row[3] != "-" for row in shown)
+    ):
+        # Beside what was seen, or on a narrow terminal, there is room for the bound alone; which method gave what is in the summary and in the report.
+        for row in shown:
+            row[7:10] = ["-"] * 3
     # A verb that did not run leaves no empty column behind.
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
     table.add_column("flow", overflow="fold", min_width=8)
@@ -115,6 +139,9 @@ def flow_row(flow: dict[str, Any], by_method: dict[str, Any] | None = None) -> l
         duration(flow["bound_us"]["bound"]) if reason is None else "none",
         ratio(flow["tightness"]),
         "-" if by_method is None else duration(by_method["value_us"]) if by_method["reason"] is None else "none",
+        duration(flow["bound_us"]["holistic"]),
+        duration(flow["bound_us"]["calculus"]),
+        duration(flow["best_us"]),
         duration(_whole(flow)),
         duration(flow["deadline_us"]),
         str(flow["lost"]) if flow["lost"] else "-",

@@ -130,7 +130,7 @@ def predict(plan: Plan) -> Prediction:
             causes.broken[name] = causes.of(key, outcome) if follows.through is None else outcome
             streams[name] = _unbounded(streams[name])
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
-    steady = network if plan.scenario.events else None
+    steady = Network(plan, _steady(plan, _declaration(plan, streams))) if plan.scenario.events else None
     network = Network(plan, _declaration(plan, streams))
     analysis = (steady or network).bounds({})
     found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes_of(analysis, streams).items()}

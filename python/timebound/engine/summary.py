@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from timebound.engine import figures, stages, tables
+from timebound.engine import explain, figures, stages, tables
 from timebound.engine.figures import micros
 from timebound.engine.methods import Figures, summary_of
 from timebound.engine.predict import Outcome, Prediction
@@ -51,11 +52,12 @@ def summarise(results: Results) -> dict[str, Any]:
     assumptions: list[dict[str, Any]] = []
     paths = prediction.network.paths()
     shortages = tables.shortages(prediction)
+    methods = explain.by_method(prediction)
     messages = {} if measured is None else _by_pair(measured.messages)
     flows = []
     for flow in scenario.flows:
         for receiver in flow.receivers:
-            entry = _Entry(results, flow, receiver, observed, paths, shortages, violations)
+            entry = _Entry(results, flow, receiver, observed, paths, shortages, methods, violations)
             here = messages.get((flow.name, receiver))
             flows.append(entry.build(here))
             stage = stages.Stages(results, flow, receiver, observed, responses)
@@ -106,6 +108,7 @@ def summarise(results: Results) -> dict[str, Any]:
         "orders": [] if measured is None else measured.live.get("lifecycle", []),
         "verdict": overall(flows, precision, violations),
         "violations": violations,
+        "explained": explain.summary_of(prediction, flows),
         "brokers": stages.brokers(prediction),
         "assumptions": assumptions,
         **({} if results.figures is None else {"method": summary_of(results.figures, prediction)}),
@@ -140,6 +143,12 @@ def _by_pair(messages: pl.DataFrame) -> dict[tuple[str, str], pl.DataFrame]:
     return {(str(key[0]), str(key[1])): frame for key, frame in pairs.items()}
 
 
+def _total(parts: Iterable[float | None]) -> float | None:
+    """The sum, None where a part is missing (or there is none)."""
+    known = list(parts)
+    return None if not known or None in known else round(sum(part for part in known if part is not None), 3)
+
+
 @dataclass(slots=True)
 class _Entry:
     """Builds the entry of one flow at one receiver."""
@@ -150,6 +159,7 @@ class _Entry:
     observed: dict[tuple[str, str], Outcome]
     paths: dict[str, dict[str, list[str]]]
     shortages: dict[tuple[str, int], str]
+    methods: explain.Methods
     violations: list[dict[str, Any]]
 
     def build(self, messages: pl.DataFrame | None) -> dict[str, Any]:
@@ -173,6 +183,7 @@ class _Entry:
             "simulated_max_us": None if None in simulated else round(sum(simulated), 3),
             "bound_us": bound,
             "tightness": tables.tightness([s["bound_us"] for s in segments], [s["simulated_max_us"] for s in segments]),
+            "best_us": _total(segment["best_us"] for segment in segments),
             "segments": segments,
             "deadline_us": micros(flow.deadline_ns),
         }
@@ -204,6 +215,8 @@ class _Entry:
             "simulated_max_us": micros(simulated),
             "bound_us": micros(declared.actual_ns),
             "tightness": tables.tightness([micros(declared.actual_ns)], [micros(simulated)]),
+            **{f"{method}_us": micros(found[key]) for method, found in self.methods.items()},
+            "best_us": micros(declared.best_ns),
             "bound_observed_us": None if seen is None else micros(seen.actual_ns),
             "declared_jitter_us": micros(stream.jitter_ns) if stream.period_ns is not None else None,
             "observed_jitter_us": micros(jitter),
@@ -241,8 +254,7 @@ class _Entry:
         total = None if reasons else round(sum(s["bound_us"] for s in segments), 3)
         seen = [s["bound_observed_us"] for s in segments]
         return {
-            "holistic": total,
-            "calculus": None,
+            **{method: _total(segment[f"{method}_us"] for segment in segments) for method in self.methods},
             "bound": total,
             "observed_arrivals": None if reasons or None in seen else round(sum(seen), 3),
             "reason": reasons[0] if reasons else None,

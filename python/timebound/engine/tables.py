@@ -17,6 +17,7 @@ def ports(results: Results) -> list[dict[str, Any]]:
     measured, simulation = results.measured, results.simulation
     observed = {} if measured is None else measured.port_figures()
     rates = _rates(results.prediction)
+    rooms = _rooms(results.prediction)
     used = _classes_of_flows(results.prediction)
     rows = []
     for index, port in enumerate(results.prediction.ports):
@@ -33,6 +34,7 @@ def ports(results: Results) -> list[dict[str, Any]]:
                 "utilisation_simulated": None if simulated is None else simulated["utilisation"],
                 "bound_reason": _reason(port, used.get(port["name"], set())),
                 "backlog_bound_bytes": port["backlog_bytes"],
+                "queues": _queues(port, rooms[index]),
                 "dropped": None if seen is None else seen["dropped"],
                 "largest_queue_bytes": None if seen is None else seen["largest_queue_bytes"],
                 "simulated_largest_queue_bytes": None if simulated is None else simulated["largest_queue_bytes"],
@@ -66,7 +68,7 @@ def _reason(port: dict[str, Any], classes: set[int]) -> str | None:
 
 def shortages(prediction: Prediction) -> dict[tuple[str, int], str]:
     """(port name, class) -> why frames of the class can be lost there for want of room."""
-    rooms = [d.buffer_bytes for link in prediction.plan.scenario.links for d in (link.forward, link.backward)]
+    rooms = _rooms(prediction)
     return {
         (port["name"], entry["class"]): (
             f"the queue of class {entry['class']} at port {port['name']} may need {entry['backlog_bytes']} bytes and has room "
@@ -76,6 +78,26 @@ def shortages(prediction: Prediction) -> dict[tuple[str, int], str]:
         for entry in port["classes"]
         if entry["exceeds_buffer"]
     }
+
+
+def _queues(port: dict[str, Any], room: int) -> list[dict[str, Any]]:
+    """The queue of every class: a buffer of `backlog_bytes` loses nothing."""
+    return [
+        {
+            "class": entry["class"],
+            "largest_delay_us": figures.micros(entry["largest_delay_ns"]),
+            "backlog_bytes": entry["backlog_bytes"],
+            "room_bytes": room,
+            "exceeds": entry["exceeds_buffer"],
+            "reason": entry["reason"],
+        }
+        for entry in port["classes"]
+    ]
+
+
+def _rooms(prediction: Prediction) -> list[int]:
+    links = prediction.plan.scenario.links
+    return [direction.buffer_bytes for link in links for direction in (link.forward, link.backward)]
 
 
 def _rates(prediction: Prediction) -> list[int]:

@@ -25,6 +25,7 @@ def render(run: Run) -> str:
     """The page as HTML text."""
     sections = [
         _latency(run),
+        _explained(run),
         method(run),
         _network(run),
         _distributions(run),
@@ -144,6 +145,7 @@ def _numbers(run: Run) -> Markup:
 
 CONTENTS = (
     ("latency", "Latency"),
+    ("explained", "What bounds are made of"),
     ("method", "By another method"),
     ("network", "Network load"),
     ("distributions", "Distributions"),
@@ -174,6 +176,15 @@ def _latency(run: Run) -> Markup:
     )
     missing = "There is no flow with a figure to show." if run.flows else "The scenario has no flow."
     return section("latency", "Observed, simulated, bound", picture(run, "flows", caption, missing))
+
+
+def _explained(run: Run) -> Markup:
+    caption = (
+        "The flows whose bound leaves the least room to their deadline (without deadlines, the longest bounds). For each: the whole way, "
+        "then port by port. Point at a part, or touch it, for whose frames it is. Any other flow: timebound predict --explain FLOW."
+    )
+    missing = "No flow has a bound to take apart."
+    return section("explained", "What the bounds are made of", picture(run, "explained", caption, missing))
 
 
 def _network(run: Run) -> Markup:
@@ -273,6 +284,7 @@ def _tables(run: Run) -> Markup:
         ("Flows", tables.flows(run), "The scenario has no flow."),
         ("Segments", tables.segments(run), "No flow was split into network segments."),
         ("Ports", tables.ports(run), "No port was recorded."),
+        ("Queues", tables.queues(run), "No queue of declared traffic was recorded."),
         ("Nodes", tables.nodes(run), "No node was measured."),
         ("Undeclared frames", tables.undeclared(run), _no_undeclared(run)),
     ):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .details import Lateness, read_lateness
+from .explained import Way
 from .units import time_text
 from .way import Way
 
@@ -86,6 +87,9 @@ class Segment:
     tightness: float | None
     bound: float | None
     bound_observed: float | None
+    holistic: float | None
+    calculus: float | None
+    best: float | None
     declared_jitter: float | None
     observed_jitter: float | None
     kept: bool | None
@@ -106,6 +110,9 @@ class Segment:
             tightness=figure(raw.get("tightness")),
             bound=figure(raw.get("bound_us")),
             bound_observed=figure(raw.get("bound_observed_us")),
+            holistic=figure(raw.get("holistic_us")),
+            calculus=figure(raw.get("calculus_us")),
+            best=figure(raw.get("best_us")),
             declared_jitter=figure(raw.get("declared_jitter_us")),
             observed_jitter=figure(raw.get("observed_jitter_us")),
             kept=kept if isinstance(kept, bool) else None,
@@ -136,6 +143,7 @@ class Flow:
     calculus: float | None
     bound: float | None
     bound_observed: float | None
+    best: float | None
     reason: str
     segments: tuple[Segment, ...]
     deadline: float | None
@@ -196,6 +204,7 @@ class Flow:
             calculus=figure(bound.get("calculus")),
             bound=figure(bound.get("bound")),
             bound_observed=figure(bound.get("observed_arrivals")),
+            best=figure(raw.get("best_us")),
             reason=text(bound.get("reason")),
             segments=tuple(Segment.parse(entry) for entry in items(raw.get("segments"))),
             deadline=figure(raw.get("deadline_us")),
@@ -211,6 +220,29 @@ DISTRIBUTIONS = ("network", "application", "simulated")
 
 
 @dataclass(frozen=True, slots=True)
+class Queue:
+    """The queue of one class at a port: a buffer of `backlog` bytes loses nothing."""
+
+    priority: float | None
+    longest: float | None
+    backlog: float | None
+    room: float | None
+    exceeds: bool
+    reason: str
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Queue:
+        return cls(
+            priority=figure(raw.get("class")),
+            longest=figure(raw.get("largest_delay_us")),
+            backlog=figure(raw.get("backlog_bytes")),
+            room=figure(raw.get("room_bytes")),
+            exceeds=raw.get("exceeds") is True,
+            reason=text(raw.get("reason")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Port:
     """One output port: the load on its link (share of the rate) and its queue (bytes)."""
 
@@ -221,6 +253,7 @@ class Port:
     simulated: float | None
     reason: str
     backlog_bound: float | None
+    queues: tuple[Queue, ...]
     dropped: float | None
     largest_queue: float | None
 
@@ -239,6 +272,7 @@ class Port:
             simulated=figure(raw.get("utilisation_simulated")),
             reason=text(raw.get("bound_reason")),
             backlog_bound=figure(raw.get("backlog_bound_bytes")),
+            queues=tuple(Queue.parse(entry) for entry in items(raw.get("queues"))),
             dropped=figure(raw.get("dropped")),
             largest_queue=figure(raw.get("largest_queue_bytes")),
         )
@@ -285,6 +319,7 @@ class Run:
     assumptions: list[Mapping[str, Any]] = field(default_factory=list)
     failure: str = ""
     notes: tuple[str, ...] = ()
+    explained: tuple[Way, ...] = ()
     packets: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
     """Figures of a method that was asked for beside the bound."""
@@ -327,6 +362,7 @@ class Run:
             assumptions=items(summary.get("assumptions")),
             failure=text(summary.get("failure")),
             method=mapping(summary.get("method")),
+            explained=tuple(Way.parse(entry) for entry in items(summary.get("explained"))),
             packets=mapping(summary.get("packets")),
             notes=tuple(text(note) for note in notes) if isinstance(notes, list) else (),
         )

@@ -110,6 +110,9 @@ FLOW_COLUMNS = (
     "deadline",
     "margin",
     "bound",
+    "holistic",
+    "calculus",
+    "best case",
     "end to end",
     "bound, arrivals observed",
     "simulated max",
@@ -136,8 +139,6 @@ FLOW_COLUMNS = (
     "size",
     "priority",
     "QoS",
-    "holistic",
-    "calculus",
     "topic",
     "reason",
 )
@@ -158,6 +159,7 @@ def flow_row(flow: Flow) -> Row:
         time_cell(deadline),
         time_cell(flow.margin, bad=flow.margin is not None and flow.margin < 0),
         time_cell(flow.bound) if flow.bound is not None else Cell(_no_bound(flow), None, True),
+        *(time_cell(v) for v in (flow.holistic, flow.calculus, flow.best)),
         time_cell(flow.way.bound),
         time_cell(flow.bound_observed),
         time_cell(flow.simulated, bad=over(flow.simulated)),
@@ -175,8 +177,6 @@ def flow_row(flow: Flow) -> Row:
         bytes_cell(flow.size),
         Cell(plain_text(flow.priority), flow.priority, True),
         Cell(plain_text(flow.qos), flow.qos, True),
-        time_cell(flow.holistic),
-        time_cell(flow.calculus),
         Cell(flow.topic),
         Cell(flow.reason, class_="wrap" if flow.reason else None),
     ]
@@ -191,7 +191,7 @@ def _no_bound(flow: Flow) -> str:
 
 def flows(run: Run) -> Table:
     rows = [flow_row(flow) for flow in critical(run.flows)[:MOST_FLOWS]]
-    caption = "Every flow at every receiver, the most critical first. Bounds count from the actual release at the first port of each segment, without the broker's time; margin is deadline minus bound."
+    caption = "Every flow at every receiver, the most critical first. Bounds count from the actual release at the first port of each segment, without the broker's time, and are the least of the holistic analysis and of network calculus at every port; margin is deadline minus bound."
     return Table("table-flows", caption, FLOW_COLUMNS, rows, len(run.flows), filtered=True)
 
 
@@ -208,6 +208,9 @@ def segments(run: Run) -> Table:
         "network max",
         "simulated max",
         "bound",
+        "holistic",
+        "calculus",
+        "best case",
         "bound / found",
         "bound, arrivals observed",
         "path",
@@ -227,7 +230,7 @@ def segments(run: Run) -> Table:
             time_cell(segment.observed_jitter),
             time_cell(segment.latency.max, bad=over and (segment.latency.max or 0) > (limit or 0)),
             time_cell(segment.simulated, bad=over and (segment.simulated or 0) > (limit or 0)),
-            time_cell(segment.bound),
+            *(time_cell(v) for v in (segment.bound, segment.holistic, segment.calculus, segment.best)),
             ratio_cell(segment.tightness),
             time_cell(segment.bound_observed),
             Cell("  ".join(port.replace("->", "→") for port in segment.path), class_="wrap"),
@@ -236,6 +239,26 @@ def segments(run: Run) -> Table:
         rows.append(Row(flow.name, cells))
     caption = "The network segments of each flow, and whether the source kept its declared jitter at the segment's first port. Not kept is no failure: a busy host releases later than it declares, and the bound for the observed arrivals stands beside. Declare that jitter, and both bounds are one."
     return Table("table-segments", caption, columns, rows, len(found), filtered=True)
+
+
+def queues(run: Run) -> Table:
+    """Queue by queue what can wait at most."""
+    found = [(port, queue) for port in loaded(run.ports) for queue in port.queues]
+    columns = ("port", "class", "longest delay", "backlog", "buffer", "fits", "why no finite bound")
+    rows = []
+    for port, queue in found[:MOST_ROWS]:
+        fits = "" if queue.backlog is None else ("✗ frames can be lost" if queue.exceeds else "✓ nothing is lost")
+        cells = [
+            Cell(plain_text(queue.priority), queue.priority, True),
+            time_cell(queue.longest),
+            bytes_cell(queue.backlog, bad=queue.exceeds),
+            bytes_cell(queue.room),
+            Cell(fits, class_="bad" if queue.exceeds else None),
+            Cell(queue.reason, class_="wrap bad" if queue.reason else None),
+        ]
+        rows.append(Row(port.name.replace("->", " → "), cells, bad=queue.exceeds))
+    caption = "The queue of every class that declared traffic uses: the longest that a frame stays, and the most that can wait. A buffer of that size loses nothing."
+    return Table("table-queues", caption, columns, rows, len(found), filtered=True)
 
 
 def ports(run: Run) -> Table:

@@ -10,6 +10,7 @@ from ..run import ReportError, Run
 from ..svg import Canvas, label
 from .bars import flow_bars
 from .distributions import boxes, cdf
+from .explained import explained
 from .fidelity import fidelity
 from .lateness import lateness
 from .packets import kinds, overhead, sizes
@@ -21,6 +22,7 @@ from .way import way
 
 FIGURES: Mapping[str, Callable[[Run, float], Markup | None]] = {
     "flows": flow_bars,
+    "explained": explained,
     "topology": topology,
     "boxes": boxes,
     "cdf": cdf,

@@ -1,0 +1,171 @@
+"""`timebound predict --explain` and `--ports`: what bounds are made of, and what every port and queue is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from timebound.cli.common import print_json
+from timebound.cli.table import duration
+from timebound.scenario.problems import plain
+
+if TYPE_CHECKING:
+    from timebound.scenario.model import Scenario
+
+MOST_NAMED = 5
+NAME_WIDTH = 46
+
+
+def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool) -> int:
+    """Explains all receivers of the flows; 0 if all have a bound, else 1."""
+    from timebound.cli.live_progress import TerminalProgress
+    from timebound.engine import explain, runs
+    from timebound.engine.predict import predict
+
+    with TerminalProgress(quiet or json) as progress:
+        progress.step("predict", "working out the bounds")
+        prediction = predict(runs.plan_of(scenario))
+        pairs = explain.pairs_of(prediction, flows)
+        entries = explain.explain(prediction, pairs)
+        methods = explain.by_method(prediction)
+    if json:
+        for entry in entries:
+            for segment in entry["segments"]:
+                key = segment["stream"], segment["destination"]
+                segment["bounds_ns"] = {**{name: found[key] for name, found in methods.items()}}
+                segment["bounds_ns"]["bound"] = prediction.outcomes[key].actual_ns
+        print_json(entries)
+    else:
+        for entry in entries:
+            print(plain("\n".join(entry_lines(entry, methods))), end="\n\n")
+    return 0 if all(segment["explanation"] for entry in entries for segment in entry["segments"]) else 1
+
+
+def entry_lines(entry: dict[str, Any], methods: dict[str, dict[tuple[str, str], int | None]]) -> list[str]:
+    """One flow at one receiver as text."""
+    deadline = "" if entry["deadline_ns"] is None else f", deadline {_time(entry['deadline_ns'])}"
+    lines = [f"{entry['flow']} -> {entry['receiver']}: {_bound(entry['end_to_end_ns'])} end to end{deadline}"]
+    if not entry["segments"]:
+        lines.append("  no part of its way crosses the network")
+    for place, segment in enumerate(entry["segments"]):
+        lines += _segment(segment, methods, first=place == 0)
+        for part in entry["between"][place] if place < len(entry["between"]) else []:
+            known = "not bounded: its own time is left out" if part["bound_ns"] is None else _time(part["bound_ns"])
+            lines.append(f"  {part['kind']} {part['name']}: {known}")
+    return lines
+
+
+def _segment(
+    segment: dict[str, Any], methods: dict[str, dict[tuple[str, str], int | None]], *, first: bool
+) -> list[str]:
+    heading = f"  {segment['name']}: {segment['source']} -> {segment['destination']} (stream {segment['stream']})"
+    explanation = segment["explanation"]
+    if explanation is None:
+        return [heading, f"    no bound: {segment['reason']}"]
+    key = segment["stream"], segment["destination"]
+    each = ", ".join(f"{name} {_bound(found[key])}" for name, found in methods.items())
+    lines = [
+        heading,
+        f"    bound {_time(explanation['from_actual_ns'])} from the release ({each}), best case {_time(explanation['best_case_ns'])}; "
+        f"frame of {explanation['frame_bytes']} bytes, class {explanation['class']}",
+    ]
+    if first and explanation["source_jitter_ns"]:
+        lines.append(_row("+", explanation["source_jitter_ns"], "release jitter, where the nominal release counts", 4))
+    for hop in explanation["hops"]:
+        lines += _hop(hop)
+    return lines
+
+
+def _hop(hop: dict[str, Any]) -> list[str]:
+    from timebound.engine.explain import blocker
+
+    unshaped = hop["unshaped_ns"]
+    by = hop["method"]
+    if by == "calculus" and unshaped is not None:
+        by += f"; {_time(unshaped)} without line shaping"
+    lines = [
+        f"    port {hop['name']}, utilisation {hop['utilisation']['value']:.1%}: {_time(hop['response_ns'])} ({by})"
+    ]
+    rows: list[tuple[str, int, str]] = []
+    if hop["blocking"]["time_ns"]:
+        rows.append(("+", hop["blocking"]["time_ns"], f"blocking: {blocker(hop['blocking'])}"))
+    rows += _group("higher priority", hop["higher"])
+    rows += _group("same priority", hop["same"])
+    rows.append(("+", hop["own_ns"], "the frame itself"))
+    if hop["service_ns"]:
+        rows.append(("+", hop["service_ns"], "others in turn (weighted classes, slots or a shared medium)"))
+    rows += [("-", part["time_ns"], f"not come yet over {part['link']}") for part in hop["shaping"]]
+    if hop["rounding_ns"]:
+        rows.append(("+" if hop["rounding_ns"] > 0 else "-", abs(hop["rounding_ns"]), "rounding"))
+    if hop["window_ns"]:
+        rows.append(("-", hop["window_ns"], "passed when the frame arrives (since the busy period began)"))
+    lines += [_row(*row, 6) for row in rows]
+    after = [
+        ("propagation", hop["propagation_ns"]),
+        ("link jitter", hop["link_jitter_ns"]),
+        ("switching", hop["switching_ns"]),
+    ]
+    lines += [_row("+", value, f"then {name}", 6) for name, value in after if value]
+    return lines
+
+
+def _group(title: str, parts: list[dict[str, Any]]) -> list[tuple[str, int, str]]:
+    """The longest by name, the others in one line."""
+    rows = []
+    for part in parts[:MOST_NAMED]:
+        frames = part["frames"]
+        count = "" if frames is None else f"{frames} frame{'' if frames == 1 else 's'} of "
+        rows.append(("+", part["time_ns"], f"{title}: {count}{_short(part['stream'])}"))
+    rest = parts[MOST_NAMED:]
+    if rest:
+        total = sum(part["time_ns"] for part in rest)
+        rows.append(("+", total, f"{title}: {len(rest)} more stream{'' if len(rest) == 1 else 's'}"))
+    return rows
+
+
+def _row(sign: str, nanos: int, words: str, indent: int) -> str:
+    return f"{' ' * indent}{sign} {_time(nanos):>12}  {words}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 16]}…{name[-15:]}"
+
+
+def _bound(nanos: int | None) -> str:
+    return "no bound" if nanos is None else _time(nanos)
+
+
+def _time(nanos: int) -> str:
+    """Microseconds to the nanosecond: parts must be seen to add up."""
+    return f"{nanos / 1000:,.3f} us" if nanos < 10**15 else duration(nanos / 1000)
+
+
+def print_ports(summary: dict[str, Any]) -> None:
+    """Utilisation, backlog per queue and the room that loses nothing, port by port."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, title=f"{escape(plain(summary['scenario']['name']))}: ports", title_justify="left")
+    table.add_column("port", overflow="fold")
+    for name in ("utilisation", "class", "longest\ndelay", "backlog =\nbuffer that\nloses nothing", "buffer"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("remark", overflow="fold")
+    used = [port for port in summary["ports"] if port["queues"]]
+    for port in sorted(used, key=lambda port: -port["utilisation_declared"]):
+        for place, queue in enumerate(port["queues"]):
+            first = place == 0
+            remark = queue["reason"] or ("exceeds its buffer: frames can be lost" if queue["exceeds"] else "")
+            table.add_row(
+                escape(plain(port["port"])) if first else "",
+                f"{port['utilisation_declared']:.1%}" if first else "",
+                str(queue["class"]),
+                duration(queue["largest_delay_us"]),
+                "-" if queue["backlog_bytes"] is None else f"{queue['backlog_bytes']:,} B",
+                f"{queue['room_bytes']:,} B",
+                f"[yellow]{escape(plain(remark))}[/]" if remark else "",
+            )
+    unused = len(summary["ports"]) - len(used)
+    table.caption = f"{unused} ports without declared traffic are left out" if unused else None
+    table.caption_justify = "left"
+    Console(stderr=False, soft_wrap=False).print(table)

@@ -1,0 +1,210 @@
+"""What bounds are made of: explanations of flows hop by hop, and the same bounds by each method.
+
+Explanations are those of `crates/bounds` (`Explanation`): parts that add up to the bound to the nanosecond. What lies between two network
+segments of a flow (a broker) is a part of its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from timebound.engine.endtoend import end_to_end
+from timebound.engine.figures import micros
+from timebound.engine.predict import Prediction
+from timebound.scenario.problems import Problem, ScenarioError
+
+METHODS = ("holistic", "calculus")
+LEAST_SLACK = 5
+"""Flows whose explanation is part of the summary."""
+MOST_NAMED = 6
+"""Streams of a class that the summary names per hop; the others are one sum."""
+
+Key = tuple[str, str]
+Methods = dict[str, dict[Key, int | None]]
+
+
+def by_method(prediction: Prediction) -> Methods:
+    """Method -> (stream, receiver) -> bound from the actual release, ns; None without a bound.
+
+    Arrivals of answers (a broker forwards, a receiver acknowledges) are those of the printed bound in every method.
+    """
+    found: Methods = {}
+    for method in METHODS:
+        analysis = prediction.steady.bounds({}, method)
+        found[method] = {
+            (stream["stream"], leaf["receiver"]): leaf["outcome"].get("from_actual_ns")
+            for stream in analysis["streams"]
+            for leaf in stream["leaves"]
+        }
+    return found
+
+
+def pairs_of(prediction: Prediction, names: Iterable[str]) -> list[Key]:
+    """(flow, receiver) of all receivers of the named flows.
+
+    Raises:
+        ScenarioError: a name that is no flow of the scenario.
+    """
+    flows = {flow.name: flow for flow in prediction.plan.scenario.flows}
+    problems = [_unknown(name, list(flows)) for name in names if name not in flows]
+    if problems:
+        raise ScenarioError(problems)
+    return [(name, receiver) for name in dict.fromkeys(names) for receiver in flows[name].receivers]
+
+
+def _unknown(name: str, known: list[str]) -> Problem:
+    close = difflib.get_close_matches(name, known, 3, 0.5)
+    shown = close or known[:8]
+    more = f" and {len(known) - len(shown)} more" if not close and len(known) > len(shown) else ""
+    names = ", ".join(repr(one) for one in shown)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"the flows are {names}{more}"
+    if not known:
+        hint = "the scenario has no flow"
+    message = f"there is no flow {name!r}"
+    return Problem(file="--explain", line=0, column=0, path=name, message=message, hint=hint, source_line="", length=0)
+
+
+def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> list[dict[str, Any]]:
+    """For every (flow, receiver) its segments with their explanations and the stages between them, times in ns.
+
+    `explanation` of a segment is None where there is no bound, with the `reason`.
+    """
+    plan = prediction.plan
+    flows = {flow.name: flow for flow in plan.scenario.flows}
+    leaves = [(s.stream, s.destination) for pair in pairs for s in plan.segments[pair]]
+    answers = {
+        (a["stream"], a["receiver"]): a for a in prediction.steady.explain(list(dict.fromkeys(leaves)), {}, method)
+    }
+    found = []
+    for name, receiver in pairs:
+        whole = end_to_end(prediction, flows[name], receiver)
+        segments = []
+        for segment in plan.segments[name, receiver]:
+            outcome = prediction.segment(segment)
+            answer = answers[segment.stream, segment.destination]
+            segments.append(
+                {
+                    "name": segment.name,
+                    "stream": segment.stream,
+                    "source": segment.source,
+                    "destination": segment.destination,
+                    "explanation": answer["explanation"],
+                    "reason": outcome.reason or answer["reason"],
+                }
+            )
+        found.append(
+            {
+                "flow": name,
+                "receiver": receiver,
+                "deadline_ns": flows[name].deadline_ns,
+                "end_to_end_ns": whole.bound_ns,
+                "segments": segments,
+                "between": [
+                    [
+                        {
+                            "kind": part.stage.kind,
+                            "name": part.stage.name,
+                            "bound_ns": part.bound_ns if part.known else None,
+                        }
+                        for part in parts
+                        if part.stage.kind != "network"
+                    ]
+                    for parts in whole.between()
+                ],
+                "statement": whole.statement,
+            }
+        )
+    return found
+
+
+def least_slack(flows: list[dict[str, Any]], most: int = LEAST_SLACK) -> list[Key]:
+    """The flows of a summary whose bound leaves least room to the deadline; then those without deadline, longest bound first."""
+
+    def order(flow: dict[str, Any]) -> tuple[int, float]:
+        bound, deadline = flow["bound_us"]["bound"], flow["deadline_us"]
+        if deadline is None:
+            return 1, -bound
+        return 0, deadline - (flow["end_to_end_us"]["bound"] or bound + flow["jitter_us"])
+
+    bounded = [flow for flow in flows if flow["bound_us"]["bound"] is not None and flow["segments"]]
+    return [(flow["flow"], flow["receiver"]) for flow in sorted(bounded, key=order)[:most]]
+
+
+def summary_of(prediction: Prediction, flows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`explained` of `summary.json`: the flows with the least slack, times in microseconds, few streams by name."""
+    entries = []
+    for entry in explain(prediction, least_slack(flows)):
+        segments = [
+            {
+                "name": segment["name"],
+                "stream": segment["stream"],
+                "bound_us": micros(segment["explanation"]["from_actual_ns"]),
+                "source_jitter_us": micros(segment["explanation"]["source_jitter_ns"]),
+                "hops": [_hop(hop) for hop in segment["explanation"]["hops"]],
+            }
+            for segment in entry["segments"]
+            if segment["explanation"] is not None
+        ]
+        between = [
+            [{"name": part["name"], "bound_us": micros(part["bound_ns"])} for part in parts]
+            for parts in entry["between"]
+        ]
+        entries.append(
+            {
+                "flow": entry["flow"],
+                "receiver": entry["receiver"],
+                "deadline_us": micros(entry["deadline_ns"]),
+                "end_to_end_us": micros(entry["end_to_end_ns"]),
+                "segments": segments,
+                "between": between,
+            }
+        )
+    return entries
+
+
+def _hop(hop: dict[str, Any]) -> dict[str, Any]:
+    blocking = hop["blocking"]
+    return {
+        "port": hop["name"],
+        "utilisation": hop["utilisation"]["value"],
+        "method": hop["method"],
+        "response_us": micros(hop["response_ns"]),
+        "unshaped_us": micros(hop["unshaped_ns"]),
+        "blocking_us": micros(blocking["time_ns"]),
+        "blocked_by": blocker(blocking),
+        "higher_us": micros(_sum(hop["higher"])),
+        "higher": _named(hop["higher"]),
+        "same_us": micros(_sum(hop["same"])),
+        "same": _named(hop["same"]),
+        "own_us": micros(hop["own_ns"]),
+        "service_us": micros(hop["service_ns"]),
+        "shaping_us": micros(_sum(hop["shaping"]) - hop["rounding_ns"]),
+        "window_us": micros(hop["window_ns"]),
+        "propagation_us": micros(hop["propagation_ns"]),
+        "link_jitter_us": micros(hop["link_jitter_ns"]),
+        "switching_us": micros(hop["switching_ns"]),
+    }
+
+
+def _sum(parts: list[dict[str, Any]]) -> int:
+    return sum(part["time_ns"] for part in parts)
+
+
+def _named(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The longest, and the others as one entry without a name."""
+    shown = [{"stream": p["stream"], "frames": p["frames"], "us": micros(p["time_ns"])} for p in parts[:MOST_NAMED]]
+    rest = parts[MOST_NAMED:]
+    if rest:
+        shown.append({"stream": None, "streams": len(rest), "us": micros(_sum(rest))})
+    return shown
+
+
+def blocker(blocking: dict[str, Any]) -> str | None:
+    """Whose frame blocks, in words."""
+    if blocking["by"] == "nobody":
+        return None
+    if blocking["by"] == "best-effort":
+        return f"one frame of undeclared best effort, {blocking['bytes']} bytes"
+    return f"one frame of {blocking['stream']} (class {blocking['class']}), {blocking['bytes']} bytes"
