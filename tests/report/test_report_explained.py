@@ -11,14 +11,14 @@ from report_explained import explained, hop
 from report_pages import read_page
 
 from timebound.report import figure_svg
-from timebound.report.explained import Way
+from timebound.report.explained import Explained
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_the_stages_of_a_way_add_up_to_it() -> None:
     for raw in explained():
-        way = Way.parse(raw)
+        way = Explained.parse(raw)
         hops = [h for segment in raw["segments"] for h in segment["hops"]]
         links = sum(h["propagation_us"] + h["switching_us"] for h in hops)
         between = sum(part["bound_us"] for parts in raw["between"] for part in parts)
@@ -32,7 +32,7 @@ def test_the_stages_of_a_way_add_up_to_it() -> None:
 
 def test_what_is_over_when_the_frame_arrives_is_taken_off_what_was_sent_first() -> None:
     raw = {"flow": "f", "receiver": "r", "segments": [{"hops": [hop("a->b", 1.0, window_us=200.0, shaping_us=20.0)]}]}
-    (stage,) = Way.parse(raw).stages
+    (stage,) = Explained.parse(raw).stages
     assert dict(stage.parts) == pytest.approx(
         {"higher": 240 - (200 - 123.04), "same": 500.0, "own": 118.0, "link": 25.0}
     )
@@ -46,7 +46,7 @@ def test_a_bar_begins_where_the_one_before_ends_and_is_as_long_as_its_part() -> 
         for group in drawn.iter(f"{SVG}g")
         for box in group.findall(f"{SVG}rect")
     ]
-    (way,) = [Way.parse(raw) for raw in explained()[:1]]
+    (way,) = [Explained.parse(raw) for raw in explained()[:1]]
     start = bars[0][0]
     kinds = len({kind for stage in way.stages for kind, _ in stage.parts})
     whole, stages = bars[:kinds], bars[kinds:]

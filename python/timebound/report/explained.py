@@ -36,7 +36,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Explained:
     """One flow at one receiver."""
 
     flow: str
@@ -53,7 +53,7 @@ class Way:
         return sum(stage.total for stage in self.stages)
 
     @classmethod
-    def parse(cls, raw: Mapping[str, Any]) -> Way:
+    def parse(cls, raw: Mapping[str, Any]) -> Explained:
         from .run import figure, items, text
 
         stages: list[Stage] = []

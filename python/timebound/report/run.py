@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .details import Lateness, read_lateness
-from .explained import Way
+from .explained import Explained
 from .units import time_text
 from .way import Way
 
@@ -319,7 +319,7 @@ class Run:
     assumptions: list[Mapping[str, Any]] = field(default_factory=list)
     failure: str = ""
     notes: tuple[str, ...] = ()
-    explained: tuple[Way, ...] = ()
+    explained: tuple[Explained, ...] = ()
     packets: Mapping[str, Any] = field(default_factory=dict)
     method: Mapping[str, Any] = field(default_factory=dict)
     """Figures of a method that was asked for beside the bound."""
@@ -362,7 +362,7 @@ class Run:
             assumptions=items(summary.get("assumptions")),
             failure=text(summary.get("failure")),
             method=mapping(summary.get("method")),
-            explained=tuple(Way.parse(entry) for entry in items(summary.get("explained"))),
+            explained=tuple(Explained.parse(entry) for entry in items(summary.get("explained"))),
             packets=mapping(summary.get("packets")),
             notes=tuple(text(note) for note in notes) if isinstance(notes, list) else (),
         )

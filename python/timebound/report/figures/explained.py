@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..explained import KINDS, WORDS, Stage, Way
+from ..explained import KINDS, WORDS, Explained, Stage
 from ..markup import Markup, el, join
 from ..palette import paint
 from ..run import Run
@@ -51,7 +51,7 @@ def explained(run: Run, width: float) -> Markup | None:
     return canvas.render()
 
 
-def _way(way: Way, y: float, left: float, right: float) -> Markup:
+def _way(way: Explained, y: float, left: float, right: float) -> Markup:
     beyond = way.deadline is not None and way.deadline > 1.6 * way.total
     high = way.total if way.deadline is None or beyond else max(way.total, way.deadline)
     scale = Scale(0.0, high / (1 - ROOM / (right - left)), left, right)
