@@ -25,7 +25,8 @@ FLOWS = 1_000
 LOAD = 0.7
 RATE_BPS = 1_000_000_000
 FORMATS = (".gml", ".graphml", ".json")
-EVALUATIONS = 4
+EVALUATIONS = 1
+"""The start that is built from the witness, for every receiver."""
 
 
 def backbones(folder: Path) -> dict[str, Path]:
