@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Safety {
     /// No run exceeds it.
     Safe,
-    /// No run of ours exceeded it, but the literature shows corners in which the method is optimistic.
+    /// Close to the truth, but optimistic in corners: rare runs exceed it.
     Experimental,
     /// Runs are known that exceed it. For comparison with what was published only.
     Unsafe,

@@ -175,7 +175,7 @@ impl Found {
 
 /// A figure of a method below what a run showed.
 #[derive(Debug)]
-#[expect(dead_code, reason = "printed when an expectation fails")]
+#[allow(dead_code, reason = "printed when an expectation fails")]
 struct Below {
     stream: String,
     leaf: usize,
@@ -225,7 +225,7 @@ fn verdicts(title: &str, network: &Network, grid: u64) -> BTreeMap<&'static str,
     for method in METHODS {
         let verdict = &verdicts[method.name];
         assert!(
-            method.safety == Safety::Unsafe || verdict.below.is_empty(),
+            method.safety != Safety::Safe || verdict.below.is_empty(),
             "{title}: {} is too low: {:?}",
             method.name,
             verdict.below
@@ -421,6 +421,17 @@ fn tiny(draws: &mut Draws) -> Builder {
             link.backward.queue = timebound_model::declaration::QueueDecl::Fifo;
         }
     }
+    if draws.chance(40) {
+        // A port twice as fast as the others, or half as fast.
+        let rate = if draws.chance(50) {
+            2 * BYTE_PER_NANO
+        } else {
+            BYTE_PER_NANO / 2
+        };
+        let link = draws.below(5) as usize;
+        builder.declaration.links[link].forward.rate_bps = rate;
+        builder.declaration.links[link].backward.rate_bps = rate;
+    }
     let classes = draws.within(1, 3) as u8;
     let sources = ["a", "b", "c", "a"];
     for index in 0..draws.within(2, 3) as usize {
@@ -475,6 +486,79 @@ fn tiny_networks_at_random() {
             below[name]
         );
     }
+    // Experimental: below in one network of eight hundred, and in none of these.
+    assert_eq!(below["trajectory"], 0, "{below:?}");
     assert!(below["holistic as published"] > 0, "{below:?}");
     assert!(below["trajectory as published"] > 0, "{below:?}");
+}
+
+/// SAE benchmark on CAN at 125 kbit/s: priority falls from message to message; each has 55 + 10 bits per byte of data, and R counts to the end of
+/// the frame without its own interframe space of 3 bits. The model has eight classes, so every message has a network of its own: all above
+/// it in one class, itself, and all below it in a third, which is all that its response depends on.
+#[test]
+fn the_sae_set_has_its_known_answers_by_every_method_that_is_exact() {
+    const BIT_NS: u64 = 8_000;
+    let bytes = [1u32, 2, 1, 2, 1, 2, 6, 1, 2, 2, 1, 4, 1, 1, 3, 1, 1];
+    let periods_ms = [
+        1000u64, 5, 5, 5, 5, 5, 10, 10, 10, 10, 100, 100, 100, 100, 1000, 1000, 1000,
+    ];
+    let known_us = [
+        1_416u64, 2_016, 2_536, 3_136, 3_656, 4_256, 5_016, 8_376, 8_976, 9_576, 10_096, 19_096, 19_616,
+        20_136, 28_976, 29_496, 29_496,
+    ];
+    for (index, known) in known_us.iter().enumerate() {
+        // One byte of the model is one bit on the bus.
+        let mut builder = Builder::new(125_000 * 8, 0).host("a").host("z").link("a", "z");
+        for (other, (bytes, period)) in bytes.iter().zip(periods_ms).enumerate() {
+            let class = 1 + index.cmp(&other) as i8;
+            let shape: &[u32] = &[55 + 10 * bytes];
+            builder = builder.stream(
+                &format!("m{other}"),
+                class as u8,
+                ("a", &["z"]),
+                (period * 1_000_000, 0, shape),
+            );
+        }
+        let network = builder.network();
+        let response = |name: &str| {
+            let method = METHODS
+                .iter()
+                .find(|method| method.name == name)
+                .expect("it is listed");
+            let analysis = (method.analyse)(&network, &alone());
+            bound(&analysis.streams[index].leaves[0]).expect("a bound").1.0
+        };
+        let expected = known * 1_000 + 3 * BIT_NS;
+        // One port without jitter, and busy periods of one message: here what is printed happens to be right.
+        for name in [
+            "holistic",
+            "calculus",
+            "bound",
+            "trajectory",
+            "holistic as published",
+        ] {
+            assert_eq!(response(name), expected, "message {} by {name}", index + 1);
+        }
+    }
+}
+
+/// Why the trajectory approach is experimental, and no part of a bound (the literature knows other corners: Kemayo and others 2013, Li, Cros
+/// and George 2014). The search above came upon this network, one of eight hundred: two streams over the same ports, whose frames
+/// catch up with each other on the way because switching delays vary.
+#[test]
+fn the_trajectory_approach_is_optimistic_in_a_corner() {
+    let mut builder = line(1, (0, 2))
+        .stream("f0", 1, ("b", &["z"]), (8, 0, &[3]))
+        .stream("f1", 1, ("b", &["z"]), (8, 6, &[1]));
+    for link in &mut builder.declaration.links {
+        link.forward.queue = timebound_model::declaration::QueueDecl::Fifo;
+        link.backward.queue = timebound_model::declaration::QueueDecl::Fifo;
+    }
+    let verdicts = verdicts("a corner", &builder.network(), 2);
+    let below = &verdicts["trajectory"].below;
+    assert!(
+        below.iter().any(|below| (below.figure, below.seen) == (17, 18)),
+        "{below:?}"
+    );
+    assert!(verdicts["bound"].below.is_empty());
 }

@@ -23,7 +23,7 @@ LABELS = {
 }
 MEANINGS = {
     "safe": "No frame exceeds these figures.",
-    "experimental": "The literature knows corners in which this method is optimistic: do not rely on these figures; rely on the bound.",
+    "experimental": "This method is optimistic in corners (the literature and our own checks know some): rely on the bound, not on these figures.",
     "unsafe": "Runs that exceed such figures are known: they are for comparison with the paper alone; rely on the bound.",
 }
 

@@ -16,6 +16,8 @@ pub struct Findings {
     /// The same for the trajectory approach, where it has a figure.
     pub by_trajectory: usize,
     pub ratios_of_trajectory: f64,
+    /// How often a run took longer than it says.
+    pub below_by_trajectory: usize,
 }
 
 /// A ring or tree of up to four switches with a host at each, up to seven streams, all tight: periods of 20 to 120 ns.
@@ -287,17 +289,14 @@ pub fn compare(builder: &Builder, draws: &mut Draws, runs: usize, findings: &mut
     for ((stream, leaf), (seen, from_actual)) in worst {
         findings.bounds += 1;
         findings.ratios += from_actual as f64 / seen as f64;
-        // Experimental: known from the literature to be optimistic in corners, and here never seen to be.
+        // Experimental: known to be optimistic in corners, so it is counted and not excluded that a run exceeds it.
         let figure = by_trajectory
             .as_ref()
             .and_then(|analysis| bound(&analysis.streams[stream].leaves[leaf]));
         if let Some((_, figure, _)) = figure {
             findings.by_trajectory += 1;
             findings.ratios_of_trajectory += figure.0 as f64 / seen as f64;
-            assert!(
-                seen <= figure.0,
-                "{seen} > {figure:?} by trajectory, {stream} {leaf}, {builder:?}"
-            );
+            findings.below_by_trajectory += usize::from(figure.0 < seen);
         }
     }
 }
