@@ -148,7 +148,7 @@ def summary_of(prediction: Prediction, flows: list[dict[str, Any]]) -> list[dict
             if segment["explanation"] is not None
         ]
         between = [
-            [{"name": part["name"], "bound_us": micros(part["bound_ns"])} for part in parts]
+            [{"name": f"{part['kind']} {part['name']}", "bound_us": micros(part["bound_ns"])} for part in parts]
             for parts in entry["between"]
         ]
         entries.append(
