@@ -83,7 +83,7 @@ def flow_table(summary: dict[str, Any]) -> Table:
     table.add_column("receiver", overflow="fold", min_width=6)
     for index in used:
         title = names[index] if names[index] == heading else names[index].replace(" ", "\n")
-        table.add_column(title, justify="right", no_wrap=names[index] != heading)
+        table.add_column(title, justify="right", no_wrap=names[index] != heading, overflow="fold")
     table.add_column("verdict", overflow="fold", min_width=9)
     for row in shown:
         table.add_row(row[0], row[1], *(row[index + 2] for index in used), row[-1])
