@@ -7,16 +7,22 @@
 //! | file | what |
 //! |---|---|
 //! | `state` | who is where: flows, slots, groups, levels |
+//! | `slots` | room for streams that come and go |
 //! | `ranks` | in which order levels are looked at |
 //! | `settle` | from a change to the numbers that follow |
+//! | `cycles` | where a cycle may begin again after something became less |
 //! | `journal` | undoing, and comparing with before |
 //! | `verdict` | what a change would break |
+//! | `reason` | why there is no bound |
 //! | `search` | what would still be admitted |
 
+mod cycles;
 mod journal;
 mod ranks;
+mod reason;
 mod search;
 mod settle;
+mod slots;
 mod state;
 mod verdict;
 

@@ -12,8 +12,8 @@
 
 use super::Admission;
 use super::state::{Level as Kept, Now, RANKS, Reach};
-use crate::bundle::{Bundle, Sums};
-use crate::demand::{Demand, Effort, HORIZON};
+use crate::bundle::Bundle;
+use crate::demand::{Effort, HORIZON};
 use crate::layout::NONE;
 use crate::level::{Level, Scratch};
 use crate::settled::{NEVER, Outcome};
@@ -35,8 +35,8 @@ pub(super) struct Unsettled {
 /// Buffers and counters of a transaction.
 #[derive(Debug)]
 pub(super) struct Worker {
-    scratch: Scratch,
-    effort: Effort,
+    pub(super) scratch: Scratch,
+    pub(super) effort: Effort,
     pub(super) evaluations: u64,
 }
 
@@ -61,7 +61,7 @@ fn bundles(levels: &[Kept], shaped: bool) -> impl Iterator<Item = Bundle<'_>> + 
 }
 
 /// The outcome of a level and the end of its busy period.
-fn respond<'a, S, H>(
+pub(super) fn respond<'a, S, H>(
     level: &Level<S, H>,
     owns: &[(u64, u32)],
     scratch: &mut Scratch,
@@ -205,7 +205,7 @@ impl Admission {
     }
 
     /// When frames reach a slot at the latest, from the slot before.
-    fn arrive(&mut self, slot: u32) -> Reach {
+    pub(super) fn arrive(&mut self, slot: u32) -> Reach {
         let data = &self.state.slots[slot as usize];
         let before = match data.parent {
             NONE => 0,
@@ -223,7 +223,7 @@ impl Admission {
     }
 
     /// Marks this level and those below it at its port for which the change matters.
-    fn spread(&mut self, level: u32, reach: Reach) {
+    pub(super) fn spread(&mut self, level: u32, reach: Reach) {
         if !reach.at_once && reach.first_step == u64::MAX {
             return;
         }
@@ -269,7 +269,7 @@ impl Admission {
     }
 
     /// Puts new responses in the place of the old ones; true if they differ.
-    fn replace(&mut self, level: u32, now: Now) -> bool {
+    pub(super) fn replace(&mut self, level: u32, now: Now) -> bool {
         let kept = &mut self.state.levels[level as usize];
         let old = std::mem::replace(&mut kept.now, now);
         let turned = old.is_unbounded != kept.now.is_unbounded;
@@ -334,7 +334,7 @@ impl Admission {
     }
 
     /// The departure of a slot whose arrivals or responses changed; readers of it are marked if it did.
-    fn depart(&mut self, slot: u32) {
+    pub(super) fn depart(&mut self, slot: u32) {
         let data = &self.state.slots[slot as usize];
         let now = &self.state.levels[data.level as usize].now;
         let at = match now.response(data.own) {
@@ -358,140 +358,14 @@ impl Admission {
             child = self.state.slots[child as usize].sibling;
         }
     }
-
-    /// Puts a component in a state from which iterating upward ends at the least fixed point.
-    fn begin_again(&mut self, start: u32, end: u32) {
-        let mut low = Vec::new();
-        let mut slots = Vec::new();
-        for position in start..end {
-            let level = self.ranks.order[position as usize];
-            let kept = &self.state.levels[level as usize];
-            slots.extend(&kept.pending);
-            if kept.slots == 0 || !(kept.must || kept.now.is_busy) || self.state.is_hopeless(level as usize) {
-                continue;
-            }
-            let floor = self.floor(level as usize);
-            let kept = &self.state.levels[level as usize];
-            if !kept.must
-                && !kept.now.is_unbounded
-                && floor
-                    .as_ref()
-                    .is_some_and(|floor| same_responses(&floor.outcome, &kept.now.outcome))
-            {
-                continue;
-            }
-            if let Some(floor) = floor {
-                self.replace(level, floor);
-                low.push(level);
-            }
-        }
-        for &level in &low {
-            let groups = &self.state.levels[level as usize].groups;
-            slots.extend(groups.iter().flat_map(|group| &group.slots));
-        }
-        for slot in slots {
-            self.lower(slot, start, end);
-        }
-        self.mark(&low);
-    }
-
-    /// What a level answers at the least conceivable jitters.
-    fn floor(&mut self, index: usize) -> Option<Now> {
-        let base = index / RANKS * RANKS;
-        let mut demands: Vec<Vec<Demand>> = Vec::new();
-        for group in self.state.levels[base..=index]
-            .iter()
-            .flat_map(|level| &level.groups)
-        {
-            let slots = group.slots.iter().zip(&group.demands);
-            let least = slots.map(|(slot, demand)| {
-                let data = &self.state.slots[*slot as usize];
-                let jitter = data.floor.saturating_sub(data.earliest).saturating_sub(data.own);
-                let mut demand = *demand;
-                demand.set_jitter(jitter.min(HORIZON));
-                demand
-            });
-            demands.push(least.collect());
-        }
-        let sum = |demands: &Vec<Demand>| {
-            let mut sums = Sums::NONE;
-            demands.iter().for_each(|demand| sums.add(demand));
-            sums
-        };
-        let sums: Vec<_> = demands.iter().map(sum).collect();
-        let own = self.state.levels[index].groups.len();
-        let (above, kept) = (demands.len() - own, &self.state.levels[index]);
-        let groups: Vec<_> = self.state.levels[base..=index]
-            .iter()
-            .flat_map(|level| &level.groups)
-            .collect();
-        let list = |range: std::ops::Range<usize>, shaped: bool| {
-            let (demands, sums, groups) = (&demands, &sums, &groups);
-            range
-                .filter(|group| !demands[*group].is_empty())
-                .map(move |group| Bundle {
-                    demands: &demands[group],
-                    at_once: sums[group].at_once,
-                    first_step: sums[group].first_step,
-                    line: groups[group].line.filter(|_| shaped),
-                })
-        };
-        let mut found = |shaped: bool| {
-            let level = Level {
-                blocking: kept.blocking,
-                same: list(above..demands.len(), shaped),
-                higher: list(0..above, shaped),
-            };
-            respond(
-                &level,
-                &kept.owns,
-                &mut self.worker.scratch,
-                &mut self.worker.effort,
-            )
-        };
-        let mut outcome = found(true);
-        if kept.groups.iter().any(super::state::Group::is_slow) {
-            outcome = least(outcome, found(false));
-        }
-        outcome.map(|(outcome, _)| Now {
-            outcome,
-            is_unbounded: false,
-            end: u64::MAX,
-            is_busy: true,
-            gave_up: false,
-        })
-    }
-
-    /// Takes the arrivals of a slot as they are now, and follows its departure through the component without evaluating anything.
-    fn lower(&mut self, slot: u32, start: u32, end: u32) {
-        let mut todo = vec![slot];
-        while let Some(slot) = todo.pop() {
-            let level = self.state.slots[slot as usize].level;
-            let reach = self.arrive(slot);
-            self.spread(level, reach);
-            let before = self.state.slots[slot as usize].departure;
-            self.depart(slot);
-            if self.state.slots[slot as usize].departure == before {
-                continue;
-            }
-            let mut child = self.state.slots[slot as usize].first_child;
-            while child != NONE {
-                let data = &self.state.slots[child as usize];
-                if (start..end).contains(&self.ranks.position[data.level as usize]) {
-                    todo.push(child);
-                }
-                child = data.sibling;
-            }
-        }
-    }
 }
 
-fn same_responses(a: &Outcome, b: &Outcome) -> bool {
+pub(super) fn same_responses(a: &Outcome, b: &Outcome) -> bool {
     let mut pairs = a.worst.iter().zip(&b.worst);
     a.worst.len() == b.worst.len() && pairs.all(|(a, b)| a.0 == b.0 && a.1.response == b.1.response)
 }
 
-fn least(shaped: Option<(Outcome, u64)>, plain: Option<(Outcome, u64)>) -> Option<(Outcome, u64)> {
+pub(super) fn least(shaped: Option<(Outcome, u64)>, plain: Option<(Outcome, u64)>) -> Option<(Outcome, u64)> {
     match (shaped, plain) {
         (Some((shaped, end)), Some((plain, other))) => Some((shaped.or_less(plain), end.max(other))),
         (shaped, plain) => shaped.or(plain),
