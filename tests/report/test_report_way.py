@@ -56,7 +56,9 @@ def test_a_way_without_brokers_has_no_figure_and_no_column() -> None:
         flow.setdefault("tightness", None)
         flow["end_to_end_us"]["parts"] = flow["end_to_end_us"]["parts"][:1]
     assert "nothing to show" in figure_svg("way", summary)
-    assert flow_row(summary["flows"][0])[7] == "-"
+    # The cell of the column "end to end".
+    assert flow_row(summary["flows"][0])[10] == "-"
+    assert flow_row(runs.all_well()["flows"][0] | {"tightness": None})[10] == "1.975 ms"
     assert broker_lines({**summary, "assumptions": []}) == []
 
 
