@@ -26,6 +26,10 @@ pub(super) struct Climber<'a> {
     witness: Option<Vec<(u64, u64)>>,
     draws: Draws,
     left: u64,
+    /// Is the search to be broken off? Asked after each evaluation, of which one can take long where a network is overloaded.
+    stop: &'a dyn Fn() -> bool,
+    stopped: bool,
+    made: u64,
     known: Known,
     current: Phasing,
     found: Finding,
@@ -43,6 +47,7 @@ impl<'a> Climber<'a> {
         witness: Option<Vec<(u64, u64)>>,
         known: Known,
         draws: Draws,
+        stop: &'a dyn Fn() -> bool,
     ) -> Self {
         let scene = evaluator.scene;
         let blank = Phasing {
@@ -65,6 +70,9 @@ impl<'a> Climber<'a> {
             witness: witness.filter(|hops| hops.len() == scene.places.len()),
             draws,
             left: 0,
+            stop,
+            stopped: false,
+            made: 0,
             known,
             current: blank.clone(),
             champion: (blank.clone(), Finding::default()),
@@ -82,6 +90,9 @@ impl<'a> Climber<'a> {
         // Few starts where there are few evaluations: the likeliest comes first.
         let starts = (evaluations / START).clamp(1, MOST_STARTS);
         for attempt in 0..starts {
+            if self.stopped {
+                break;
+            }
             self.seed(attempt);
             self.settle();
             if attempt == 0 || self.found.latency > self.champion.1.latency {
@@ -92,12 +103,17 @@ impl<'a> Climber<'a> {
         std::mem::swap(&mut self.champion.0, &mut self.current);
         std::mem::swap(&mut self.champion.1, &mut self.found);
         self.anneal();
-        (self.known, evaluations)
+        let made = if self.stopped { self.made } else { evaluations };
+        (self.known, made)
     }
 
     /// Simulates the candidate into `tried`.
     fn evaluate(&mut self) {
         self.left = self.left.saturating_sub(1);
+        self.made += 1;
+        if (self.stop)() {
+            (self.stopped, self.left) = (true, 0);
+        }
         self.evaluator.evaluate(&self.candidate, &mut self.tried);
         self.known.from_nominal = self.known.from_nominal.max(self.tried.from_nominal);
         if self.tried.latency > self.known.latency {

@@ -135,7 +135,13 @@ pub fn search_with(
                 if index >= targets {
                     break;
                 }
-                let made = job.run(index as usize, &known[index as usize]);
+                let broken_off = || {
+                    if progress(done.load(Ordering::Relaxed)).is_break() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    stop.load(Ordering::Relaxed)
+                };
+                let made = job.run(index as usize, &known[index as usize], &broken_off);
                 if progress(done.fetch_add(made, Ordering::Relaxed) + made).is_break() {
                     stop.store(true, Ordering::Relaxed);
                 }
@@ -183,7 +189,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     /// One receiver's turn; the evaluations that were made.
-    fn run(&self, index: usize, known: &Mutex<Known>) -> u64 {
+    fn run(&self, index: usize, known: &Mutex<Known>, stop: &dyn Fn() -> bool) -> u64 {
         let target = self.survey.targets[index];
         let (scene, cutout) = Scene::new(self.survey, target, self.options.best_effort);
         let moment = Moment {
@@ -201,6 +207,7 @@ impl Job<'_> {
             self.witness(target),
             std::mem::take(&mut *known),
             draws,
+            stop,
         );
         let (found, made) = climber.climb(self.budget);
         *known = found;
