@@ -63,10 +63,14 @@ def test_nothing_that_was_measured_lies_above_the_fitted_server(seed: int) -> No
             assert burst.lateness(found.work_ns(each)) <= found.latency_ns
 
 
-def test_the_work_per_message_is_that_behind_others() -> None:
-    # 100 for the first, which is alone; then 30 and 40 while the next waits, then 50 after a pause.
-    assert Burst(((0, 100), (10, 130), (20, 170), (500, 550))).work_each() == (30 + 40 + 50) / 3
-    assert Burst(((0, 100),)).work_each() == 100
+def test_the_work_per_message_is_what_the_broker_was_busy_for() -> None:
+    # 100 for the first; then 30 and 40 while the next waits, then 50 after a pause.
+    times = ((0, 100), (10, 130), (20, 170), (500, 550))
+    assert Burst(times).work_each() == (100 + 30 + 40 + 50) / 4
+    assert Burst(tuple(reversed(times))).work_each() == 55
+    # All of it done before anything is sent: not nothing for all but the first.
+    assert Burst(((0, 90), (10, 90), (20, 90))).work_each() == 30
+    assert Burst(((5, 25),)).work_each() == 20
 
 
 def test_lateness_is_counted_against_the_server_and_not_against_the_arrival() -> None:

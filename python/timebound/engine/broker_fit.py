@@ -22,14 +22,16 @@ class Burst:
         return [max(0, left - came) for came, left in self.times]
 
     def work_each(self) -> float:
-        """Mean time per message while the broker was busy: behind the first, from the later of its arrival and the end of the one before."""
-        if len(self.times) < 2:
-            return float(self.spans()[0])
-        busy, free = 0, self.times[0][1]
-        for came, left in self.times[1:]:
+        """Mean time per message while the broker was busy: each from the later of its arrival and the end of the one before.
+
+        A broker may handle a whole burst before it sends anything: what it took is then in the span of the first message.
+        """
+        ordered = sorted(self.times)
+        busy, free = 0, ordered[0][0]
+        for came, left in ordered:
             busy += max(0, left - max(came, free))
             free = max(free, left)
-        return busy / (len(self.times) - 1)
+        return busy / len(ordered)
 
     def lateness(self, work_ns: int) -> int:
         """The most by which a message left later than a server would let it go that works `work_ns` on each."""
