@@ -52,7 +52,8 @@ use timebound_model::Network;
 /// traffic voids the bound unless it is declared.
 ///
 /// Every staircase that the calculus shapes is one that the holistic approach takes as it is, and the rest is the same: port by port
-/// the calculus is never above the holistic approach, so that [`Method::Bound`] is settled by one pass.
+/// the calculus is not above the holistic approach, but for the nanoseconds by which slow lines are rounded up; there
+/// [`Method::Bound`] works out both and takes the less. It is settled by one pass.
 #[must_use]
 pub fn analyse(network: &Network, options: &Options) -> Analysis {
     let layout = Layout::new(network, options);

@@ -28,7 +28,8 @@ pub struct Options {
     /// Assume on every port one frame of undeclared best effort of [`timebound_model::Network::best_effort_frame`] bytes,
     /// below every declared class. Switch it off only to compare with published figures that leave it out.
     pub assume_best_effort: bool,
-    /// Threads to use, at least one; the result does not depend on it.
+    /// Threads to use, at least one. The result does not depend on it, unless the computing limit is reached, which each thread has
+    /// for itself.
     pub threads: usize,
 }
 

@@ -14,8 +14,9 @@
 //! **Order.** A class at a port reads the jitter of its own and of all higher classes there, never that of lower ones. Classes at
 //! ports are therefore settled in the order of that relation: once each where it has no cycle, and by iteration from
 //! below where routes close one. The iteration ends at a fixed point, and any fixed point is safe: were some frame the first of all to
-//! exceed its `R`, everything that arrived before would have kept its jitter, and `R` covers exactly that. It is the least one because
-//! every step is monotone. Where it does not end (a time above the horizon, or the computing limit) there is no bound, and the
+//! exceed its `R`, everything that arrived before would have kept its jitter, and `R` covers exactly that. It is the least one where
+//! every step is monotone; the steps that a slow line of a higher class is cut into (see [`crate::level`]) are not strictly so, and a cycle
+//! over such links may settle at a higher fixed point, or at none. Where it does not end (a time above the horizon, or the computing limit) there is no bound, and the
 //! reason says so.
 
 use crate::bundle::{ONE, Sums};
