@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timebound.report.palette import PALETTE
-from timebound.report.svg import Scale, fit, text_width, value_scale, wrap
+from timebound.report.svg import MOST, Scale, fit, text_width, value_scale, wrap
 from timebound.report.units import bytes_text, count_text, rate_text, share_text, time_text
 
 
@@ -47,14 +49,34 @@ def test_the_larger_time_never_reads_as_the_smaller(a: float, b: float) -> None:
     assert value(a) == pytest.approx(a, rel=0.006)
 
 
-@given(st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20), st.integers(2, 12))
+@given(
+    st.one_of(
+        st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20),
+        # Subnormal values among them: a margin of the last bit, or a file that somebody wrote by hand.
+        st.lists(st.floats(0, exclude_min=True, allow_infinity=False), min_size=1, max_size=20),
+    ),
+    st.integers(2, 12),
+)
+@example([5e-324], 6)
+@example([5e-324, 1.0], 6)
+@example([1e-320, 1.7e308], 6)
+@example([2.3e-308, 1.0], 6)
 def test_scales_keep_values_inside_and_ticks_in_order(values: list[float], most: int) -> None:
     scale = value_scale(values, 10, 500, room=0.1)
     assert all(10 <= scale(v) <= 500 for v in values)
-    assert max(map(scale, values)) <= 500 - 0.1 * 490 + 1 or scale.log
+    assert max(map(scale, values)) <= 500 - 0.1 * 490 + 1 or scale.log or max(values) > MOST
     ticks = scale.ticks(most)
     assert ticks == sorted(set(ticks)) and len(ticks) <= most + 2
     assert all(scale.low * 0.999 <= tick <= scale.high * 1.001 for tick in ticks)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
+@example(0.0, 5e-324)
+@example(-1.7e308, 1.7e308)
+@example(1e15, 1e15 + 0.5)
+def test_linear_ticks_are_in_order_whatever_the_ends(a: float, b: float) -> None:
+    ticks = Scale(min(a, b), max(a, b), 0, 1).ticks()
+    assert ticks and all(map(math.isfinite, ticks)) and ticks == sorted(set(ticks)) and len(ticks) <= 9
 
 
 def test_a_wide_range_becomes_logarithmic_and_a_narrow_one_starts_at_zero() -> None:

@@ -108,7 +108,7 @@ def test_a_damaged_document_is_told(tmp_path: Path) -> None:
         write_sweep(content(), tmp_path / "none" / "report.html")
 
 
-VALUE = st.one_of(st.floats(-1e12, 1e12), st.just(0.0), st.floats(0, 1))
+VALUE = st.one_of(st.floats(-1e12, 1e12), st.just(0.0), st.floats(0, 1), st.floats(0, 1e-300))
 GROUPS = st.lists(st.lists(VALUE, max_size=4).map(tuple), min_size=3, max_size=3).map(tuple)
 
 

@@ -134,14 +134,15 @@ class Scale:
 
 
 def _linear_ticks(low: float, high: float, most: int) -> list[float]:
-    if high <= low:
+    # Steps that a float cannot tell apart, or hold, are none.
+    if not 1e-290 < high - low < 1e290:
         return [low]
     rough = (high - low) / max(1, most)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.9999)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
-    return [index * step for index in range(first, last + 1)]
+    return list(dict.fromkeys(index * step for index in range(first, last + 1)))
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
@@ -153,6 +154,9 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
     return ticks[:: math.ceil(len(ticks) / most)]
 
 
+# Smaller and larger figures are drawn at the end of a scale: powers of ten around them have to be floats, too.
+LEAST, MOST = 1e-15, 1e30
+
 # Above this ratio of the largest to the smallest value, short bars on a linear scale can no longer be told apart.
 LOG_RATIO = 40.0
 
@@ -162,7 +166,7 @@ def value_scale(values: Iterable[float], start: float, end: float, *, room: floa
 
     `room` is the share of the width kept free at the far end, for the figures printed behind the bars.
     """
-    positive = sorted(v for v in values if v > 0)
+    positive = sorted(min(max(v, LEAST), MOST) for v in values if v > 0)
     if not positive:
         return Scale(0.0, 1.0, start, end)
     low, high = positive[0], positive[-1]
