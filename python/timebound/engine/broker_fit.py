@@ -56,6 +56,10 @@ class CellSamples:
     alone: tuple[Burst, ...]
     bursts: tuple[Burst, ...]
 
+    def work_each_ns(self) -> list[int]:
+        """Per burst the mean work per message, rounded up: what is shown of them and what the costs are raised to are the same figures."""
+        return [math.ceil(burst.work_each()) for burst in self.bursts]
+
     @property
     def acknowledgements(self) -> int:
         """Acknowledgements per message that the broker receives: PUBACKs, or PUBREL, PUBRECs and PUBCOMPs."""
@@ -84,13 +88,13 @@ class Costs:
 
 
 def fit(cells: Sequence[CellSamples]) -> Costs:
-    """Costs that cover what was measured: no cell's median work back to back is above its fitted work, and no message was later than the
-    server would let it go by more than the latency."""
+    """Costs that cover what was measured: no cell's median work back to back (that of `quantiles`, which a profile shows) is above its fitted
+    work, and no message was later than the server would let it go by more than the latency."""
     rows = [
         (1.0, float(cell.fan_out), cell.message_bytes * (1 + cell.fan_out) / 1000.0, float(cell.acknowledgements))
         for cell in cells
     ]
-    medians = [float(np.median([burst.work_each() for burst in cell.bursts])) for cell in cells]
+    medians = [float(quantiles(cell.work_each_ns())["median_ns"]) for cell in cells]
     message, copy, kilobyte, acknowledgement = least_squares(np.array(rows), np.array(medians))
     fitted = [float(np.dot(row, (message, copy, kilobyte, acknowledgement))) for row in rows]
     raised = max((median / value for median, value in zip(medians, fitted, strict=True) if value > 0), default=1.0)

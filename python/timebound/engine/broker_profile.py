@@ -296,7 +296,7 @@ def _cell(cell: CellSamples, costs: Costs) -> dict[str, Any]:
         "alone": quantiles([burst.spans()[0] for burst in cell.alone]),
         "first_copy": quantiles(list(cell.first_ns)),
         "back_to_back": {
-            **quantiles([round(burst.work_each()) for burst in cell.bursts]),
+            **quantiles(cell.work_each_ns()),
             "count": sum(len(burst.times) for burst in cell.bursts),
         },
         "fitted_work_ns": costs.work_ns(cell),
