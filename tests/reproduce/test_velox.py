@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from timebound.cli.app import execute
 from timebound.reproduce.velox import bound, experiment, model
 from timebound.reproduce.velox.model import Parameters
+from timebound.reproduce.velox.page import number
 
 PAPER = Parameters()
-COMPUTED = ("transmission", "network", "inter_arrival", "service", "total", "waiting")
+COMPUTED = ("transmission", "network", "pub_and_sub", "both_cpus", "total", "waiting")
 
 
 @pytest.mark.parametrize("name", COMPUTED)
@@ -98,10 +99,26 @@ def test_every_defect_is_named_with_both_numbers() -> None:
     assert numbers["sojourn"] == ("91.3 us", "8.85 us")
     assert numbers["probabilities"] == ("0.0876 and 0.9124", "8.85 us")
     assert numbers["swapped"] == ("0.0876 and 0.9124", "0.9124 and 0.0876")
-    assert numbers["counted-once-lambda"] == ("83.3 us", "166.6 us")
+    assert numbers["counted-once-lambda"] == ("83.3 us", "1.70 us")
     assert numbers["counted-once-mu"] == ("8.00 us", "16.00 us")
+    (once,) = (defect for defect in result["defects"] if defect["id"] == "counted-once-lambda")
+    assert "166.6 us, by the paper's own eq. 4" in once["why"]
     assert numbers["transmission"] == ("82.92 us", "81.92 us")
     assert numbers["link-waiting"] == ("0 us", "2374.13 us")
+
+
+def test_the_table_and_the_list_of_defects_correct_a_quantity_to_the_same_figure() -> None:
+    result = experiment.result_of(PAPER)
+    rows = {entry["id"]: entry for entry in result["quantities"]}
+    right = {defect["id"]: defect["right"] for defect in result["defects"]}
+    for row, defect in (
+        ("pub_and_sub", "counted-once-lambda"), ("both_cpus", "counted-once-mu"), ("waiting", "waiting"), ("transmission", "transmission"),
+    ):  # fmt: skip
+        assert number(rows[row]["corrected"], rows[row]["unit"]) == right[defect]
+    # What table 2 is made of adds up to its total, printed and corrected.
+    for side in ("printed", "corrected"):
+        terms = sum(rows[name][side] or 0.0 for name in ("pub_and_sub", "both_cpus", "network")) + 42 + 1.6
+        assert terms == pytest.approx(rows["total"][side], abs=1e-9)
 
 
 def test_the_packets_of_the_paper_do_not_fit_its_link_once_they_are_ethernet_frames() -> None:
@@ -161,6 +178,9 @@ def test_any_parameters_give_means_that_agree_and_a_bound_above_the_unloaded_net
     assert right["pi_0"] + right["pi_1"] == 1 == printed["pi_0"] + printed["pi_1"]
     assert right["waiting"] + right["service"] == right["sojourn"]
     assert right["network"] <= printed["network"]
+    ends = right["pub_and_sub"] + right["both_cpus"]
+    assert ends == 2 * right["sojourn"]
+    assert right["total"] == parameters.midapp_us + parameters.appmid_us + ends + right["network"]
     for entry in bound.bounds(parameters):
         assert (entry["bound_us"] is None) == (entry["reason"] is not None)
         if entry["bound_us"] is not None:

@@ -127,11 +127,11 @@ def as_printed(parameters: Parameters) -> dict[str, Fraction]:
         "pi_1": p.services_per_s / rates,
         # Below eq. 5: N = 1, so T = N/lambda = 1/lambda.
         "waiting": waiting,
-        "inter_arrival": waiting,
-        "service": p.service_us,
+        # Table 2: one 1/lambda for T_pub + T_sub, one 1/mu for P + P1.
+        "pub_and_sub": waiting,
+        "both_cpus": p.service_us,
         "transmission": transmission,
         "network": network,
-        # Table 2: one 1/lambda for T_pub + T_sub, one 1/mu for P + P1.
         "total": p.midapp_us + p.appmid_us + waiting + p.service_us + network,
         # Eq. 4 with the same times for each of its terms.
         "total_eq_4": p.midapp_us + p.appmid_us + 2 * waiting + 2 * p.service_us + network,
@@ -152,8 +152,10 @@ def corrected(parameters: Parameters) -> dict[str, Fraction]:
         "pi_0": p.services_per_s / rates,
         "pi_1": p.arrivals_per_s / rates,
         "waiting": sojourn - p.service_us,
-        "inter_arrival": p.inter_arrival_us,
         "service": p.service_us,
+        # Two ends, each with the wait that the sojourn time leaves beside the service: with both_cpus they are two sojourn times.
+        "pub_and_sub": 2 * (sojourn - p.service_us),
+        "both_cpus": 2 * p.service_us,
         "sojourn": sojourn,
         "customers": p.rho / (1 - p.rho),
         "transmission": p.transmission_us,
@@ -219,12 +221,13 @@ def defects(parameters: Parameters, printed: Mapping[str, Fraction], right: Mapp
         ),
         Defect(
             "counted-once-lambda", "table 2", "T_pub + T_sub = 1/lambda",
-            f"{shown(printed['waiting'], 1)} us", f"{shown(2 * printed['waiting'], 1)} us",
-            "Section 2.1.3 sets each of the two to 1/lambda: their sum is twice that by the paper's own eq. 4.",
+            f"{shown(printed['pub_and_sub'], 1)} us", f"{shown(right['pub_and_sub'])} us",
+            f"Section 2.1.3 sets each of the two to 1/lambda: their sum is twice that, {shown(2 * printed['waiting'], 1)} us, by the paper's own "
+            f"eq. 4. As a message waits {shown(right['waiting'])} us for a CPU and not 1/lambda, it is twice that wait.",
         ),
         Defect(
             "counted-once-mu", "table 2", "P + P1 = 1/mu",
-            f"{shown(p.service_us)} us", f"{shown(2 * p.service_us)} us",
+            f"{shown(printed['both_cpus'])} us", f"{shown(right['both_cpus'])} us",
             "Each end serves the message once: eq. 4 has two terms.",
         ),
     ]  # fmt: skip
