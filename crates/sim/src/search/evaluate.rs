@@ -10,7 +10,7 @@ use timebound_fabric::{Change, DropReason, Fabric, Frame, NO_LEAF, Sink, StreamN
 use timebound_model::{NodeId, PortId, StreamId, Time, WireBytes};
 
 /// Steps in which an evaluation waits for the target, in parts of the time that it is expected to need.
-const STEPS: u64 = 8;
+const STEPS: u64 = 64;
 /// Releases of all streams that promise nothing, in an evaluation.
 const MOST_OTHERS: usize = 1 << 14;
 /// No frame is on its way for ever, but outages can make it seem so.
@@ -176,15 +176,22 @@ pub(super) struct Evaluator<'a> {
     fabric: Fabric,
     watch: Watch,
     planned: Vec<Planned>,
+    /// Releases of streams that promise nothing: time, and which of them.
+    unplanned: Vec<(Time, u32)>,
     before: Vec<Change>,
     at: Vec<Change>,
     name: StreamName,
     /// How long the target is expected to need: nobody releases anything later.
     expected: u64,
+    /// No more than this, as an analysis says.
+    longest: u64,
+    /// Per stream of the scene the least time from a release to an effect on the target's last queue.
+    remaining: Vec<u64>,
 }
 
 impl<'a> Evaluator<'a> {
-    pub(super) fn new(scene: &'a Scene, moment: Moment) -> Self {
+    /// `longest`: the longest that an analysis says the target takes.
+    pub(super) fn new(scene: &'a Scene, moment: Moment, longest: Option<u64>) -> Self {
         let mut actor_of = vec![u32::MAX; scene.network.streams.len()];
         for (index, actor) in (0u32..).zip(&scene.actors) {
             actor_of[actor.stream.index()] = index;
@@ -196,15 +203,25 @@ impl<'a> Evaluator<'a> {
             busy: vec![(u64::MAX, 0); scene.places.len()],
             ..Watch::default()
         };
+        // Neither an analysis nor the scene knows conditions that change.
+        let changes = !moment.before.is_empty() || !moment.at.is_empty();
+        let longest = longest.filter(|_| !changes).unwrap_or(u64::MAX);
+        let remaining = match changes {
+            true => vec![0; scene.network.streams.len()],
+            false => scene.remaining.clone(),
+        };
         Self {
             scene,
             fabric: Fabric::new(Arc::clone(&scene.network), 0),
             watch,
             planned: Vec::new(),
+            unplanned: Vec::new(),
             before: moment.before,
             at: moment.at,
             name: StreamName::new("phasing", "lateness"),
-            expected: scene.span,
+            expected: scene.span.min(longest),
+            longest,
+            remaining,
         }
     }
 
@@ -220,7 +237,7 @@ impl<'a> Evaluator<'a> {
             .saturating_mul(4);
         self.expected = (latency + latency / 4)
             .saturating_add(slack)
-            .min(self.scene.span.max(latency));
+            .min(self.scene.span.min(self.longest).max(latency));
     }
 
     /// Simulates the phasing; what it says about the target goes to `finding`, whose memory is used again.
@@ -241,7 +258,7 @@ impl<'a> Evaluator<'a> {
         let end = origin.saturating_add(self.expected).saturating_add(own);
         self.enter(phasing, origin, end);
         let step = (self.expected / STEPS).max(1);
-        let mut until = end.saturating_sub(self.expected / 2);
+        let mut until = origin.saturating_add(own);
         for _ in 0..MOST_STEPS {
             self.fabric.advance(Time(until), &mut self.watch);
             let Some(next) = self.fabric.next_timeout().filter(|_| self.watch.left > 0) else {
@@ -258,49 +275,58 @@ impl<'a> Evaluator<'a> {
     }
 
     fn enter(&mut self, phasing: &Phasing, origin: u64, end: u64) {
-        phasing.plan(self.scene, end, self.name, &mut self.planned);
+        phasing.plan(self.scene, (end, &self.remaining), self.name, &mut self.planned);
         let scene = self.scene;
-        for &(at, _, actor, released) in &self.planned {
-            let actor = &scene.actors[actor as usize];
-            let frames = &actor.pattern.frames;
-            if actor.stream.0 == 0 {
-                self.watch.left += frames.len() as u64;
-                self.watch.own.push(self.watch.releases.len() as u32);
-            }
-            enter(
-                &mut self.fabric,
-                &mut self.watch,
-                scene,
-                (actor.stream, actor.source),
-                (at, released),
-                frames,
-            );
-        }
-        for &stream in &scene.others {
-            let declared = &scene.network.streams[stream.index()];
-            let source = Source::new(declared, phasing.seed);
-            let frames = source.frames().to_vec();
-            // Their patterns start at zero: early enough to be under way when the target comes.
-            let start = origin.saturating_sub(2 * scene.span);
-            for released in source.take(if frames.is_empty() { 0 } else { MOST_OTHERS }) {
-                let at = Time(released.actual.0.saturating_add(start));
-                if at.0 >= end {
-                    break;
-                }
+        let sources = self.list_others(phasing, origin, end);
+        let mut others = self.unplanned.iter().peekable();
+        let mut planned = self.planned.iter().peekable();
+        // In order of time, for the fabric sorts what comes late in among all that waits.
+        while let Some(first) = planned
+            .peek()
+            .map(|release| release.0)
+            .or(others.peek().map(|other| other.0))
+        {
+            if let Some(&(at, which)) = others.next_if(|other| other.0 < first || planned.peek().is_none()) {
+                let (stream, frames) = &sources[which as usize];
                 let released = Released {
                     nominal: at,
                     actual: at,
                 };
-                enter(
-                    &mut self.fabric,
-                    &mut self.watch,
-                    scene,
-                    (stream, declared.source),
-                    (at, released),
-                    &frames,
-                );
+                let from = (*stream, scene.network.streams[stream.index()].source);
+                enter(&mut self.fabric, &mut self.watch, scene, from, released, frames);
+            } else if let Some(&(_, _, actor, released)) = planned.next() {
+                let actor = &scene.actors[actor as usize];
+                let frames = &actor.pattern.frames;
+                if actor.stream.0 == 0 {
+                    self.watch.left += frames.len() as u64;
+                    self.watch.own.push(self.watch.releases.len() as u32);
+                }
+                let from = (actor.stream, actor.source);
+                enter(&mut self.fabric, &mut self.watch, scene, from, released, frames);
             }
         }
+    }
+
+    /// Releases of all streams that promise nothing, in order of time; returns what each of them sends at a time.
+    fn list_others(&mut self, phasing: &Phasing, origin: u64, end: u64) -> Vec<(StreamId, Vec<WireBytes>)> {
+        let scene = self.scene;
+        self.unplanned.clear();
+        let mut sources = Vec::with_capacity(scene.others.len());
+        for (which, &stream) in (0u32..).zip(&scene.others) {
+            let source = Source::new(&scene.network.streams[stream.index()], phasing.seed);
+            let frames = source.frames().to_vec();
+            let end = end.saturating_sub(self.remaining[stream.index()]);
+            // Their patterns start at zero: early enough to be under way when the target comes.
+            let start = origin.saturating_sub(2 * scene.span);
+            let releases = source
+                .take(if frames.is_empty() { 0 } else { MOST_OTHERS })
+                .map(|released| Time(released.actual.0.saturating_add(start)))
+                .take_while(|at| at.0 < end);
+            self.unplanned.extend(releases.map(|at| (at, which)));
+            sources.push((stream, frames));
+        }
+        self.unplanned.sort_by_key(|other| other.0);
+        sources
     }
 }
 
@@ -309,7 +335,7 @@ fn enter(
     watch: &mut Watch,
     scene: &Scene,
     (stream, source): (StreamId, NodeId),
-    (at, released): (Time, Released),
+    released: Released,
     frames: &[WireBytes],
 ) {
     let handle = watch.releases.len() as u32;
@@ -317,7 +343,7 @@ fn enter(
     watch.latest.push(u32::MAX);
     for (position, wire) in (0u64..).zip(frames) {
         fabric.ingress(
-            at,
+            released.actual,
             source,
             frame_of(&scene.network, stream, handle, position, *wire),
         );

@@ -10,6 +10,7 @@ mod evaluate;
 mod moments;
 mod moves;
 mod phasing;
+mod relevance;
 mod scene;
 mod survey;
 
@@ -202,9 +203,10 @@ impl Job<'_> {
             "search",
         );
         let mut known = known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let witness = self.witness(target);
         let climber = Climber::new(
-            Evaluator::new(&scene, moment),
-            self.witness(target),
+            Evaluator::new(&scene, moment, self.longest(target)),
+            witness,
             std::mem::take(&mut *known),
             draws,
             stop,
@@ -214,13 +216,21 @@ impl Job<'_> {
         made
     }
 
+    fn hops(&self, target: Target) -> Option<&[HopWitness]> {
+        let leaves = self.options.witness.get(target.stream.index())?;
+        leaves.get(target.leaf as usize).map(Vec::as_slice)
+    }
+
+    /// The longest that the analysis says any frame takes.
+    fn longest(&self, target: Target) -> Option<u64> {
+        let hops = self.hops(target)?.iter();
+        let times = hops.map(|hop| hop.response.0.saturating_add(hop.traversal.0));
+        times.reduce(u64::saturating_add)
+    }
+
     /// For each port of the path: the arrival after the release, and the window before it.
     fn witness(&self, target: Target) -> Option<Vec<(u64, u64)>> {
-        let hops = self
-            .options
-            .witness
-            .get(target.stream.index())?
-            .get(target.leaf as usize)?;
+        let hops = self.hops(target)?;
         let mut at = 0u64;
         let arrivals = hops.iter().map(|hop| {
             let here = (at, hop.window.0);

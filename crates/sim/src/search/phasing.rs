@@ -59,8 +59,15 @@ impl Phasing {
             .max(earliest)
     }
 
-    /// All releases until `end`, in the order in which they enter.
-    pub(super) fn plan(&self, scene: &Scene, end: u64, name: StreamName, planned: &mut Vec<Planned>) {
+    /// All releases that can matter to what is in the target's last queue until `end`, in the order in which they enter; `remaining` as in
+    /// [`Scene`].
+    pub(super) fn plan(
+        &self,
+        scene: &Scene,
+        (end, remaining): (u64, &[u64]),
+        name: StreamName,
+        planned: &mut Vec<Planned>,
+    ) {
         planned.clear();
         let mut draws = name.draws(self.seed);
         for (index, actor) in scene.actors.iter().enumerate() {
@@ -68,6 +75,11 @@ impl Phasing {
                 0 => self.releases as usize,
                 _ if actor.pattern.once => 1,
                 _ => usize::MAX,
+            };
+            // The target's own are always due, however long they take.
+            let end = match index {
+                0 => end,
+                _ => end.saturating_sub(remaining[actor.stream.index()]),
             };
             self.plan_actor(
                 index,

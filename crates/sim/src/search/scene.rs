@@ -4,6 +4,7 @@
 //! Streams of a lower class are only ever in the way with one frame: where undeclared best effort is as long, that frame stands for them.
 
 use super::cutout::{Cutout, Part, cycle};
+use super::relevance;
 use super::survey::{Pattern, Survey, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,6 +76,8 @@ pub(super) struct Scene {
     pub(super) groups: Vec<Group>,
     /// Per port of the scene its place, `u32::MAX` off the path.
     pub(super) place_of: Vec<u32>,
+    /// Per stream of the scene the least time from a release to an effect on the target's last queue.
+    pub(super) remaining: Vec<u64>,
     /// Streams that promise nothing and release by their own pattern.
     pub(super) others: Vec<StreamId>,
     /// The target's first release, as early as everybody else can be aligned with it.
@@ -434,6 +437,10 @@ fn assemble(cast: &Cast, cut: &Cutout, actors: Vec<Actor>, others: Vec<StreamId>
         .max()
         .unwrap_or(0);
     let is_random = is_random(&cut.network, &actors);
+    let remaining = match cast.path.last().and_then(|port| cut.port(*port)) {
+        Some(last) => relevance::remaining(&cut.network, last),
+        None => vec![0; cut.network.streams.len()],
+    };
     Scene {
         network: Arc::new(cut.network.clone()),
         actors,
@@ -441,6 +448,7 @@ fn assemble(cast: &Cast, cut: &Cutout, actors: Vec<Actor>, others: Vec<StreamId>
         rivals,
         groups: groups.into_values().collect(),
         place_of,
+        remaining,
         others,
         origin: reach.saturating_add(span.saturating_mul(2)).min(LONGEST * 16),
         cycle: cycle(&cut.network),
