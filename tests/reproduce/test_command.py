@@ -31,6 +31,14 @@ def test_without_a_name_the_experiments_are_listed(capsys: pytest.CaptureFixture
         (["mqtt-scalability", "--clients", "351"], "351 clients are not possible"),
         (["mqtt-scalability", "--scenario", "3"], "there is no scenario 3"),
         (["mqtt-scalability", "--qos", "7"], "there is no QoS 7"),
+        (["velox-model", "--clients", "350"], "velox-model has no --clients"),
+        (["velox-model", "--scenario", "1"], "velox-model has no --scenario"),
+        (["velox-model", "--full"], "velox-model has no --full"),
+        (["mrt-mqtt-bounds", "--rootless"], "mrt-mqtt-bounds has no --rootless"),
+        (["mrt-mqtt-bounds", "--qos", "1"], "mrt-mqtt-bounds has no --qos"),
+        (["mqtt-scalability", "--hops", "2"], "mqtt-scalability has no --hops"),
+        (["--clients", "5"], "--clients without an experiment"),
+        (["--output", "x"], "--output without an experiment"),
     ],
 )
 def test_what_is_not_possible_is_refused_before_anything_starts(

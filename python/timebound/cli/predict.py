@@ -67,19 +67,22 @@ def predict(
     The bound is the least of the holistic analysis and of network calculus at every port; both stand beside it. With `--output`
     the run folder and its report are written too.
     """
+    assigns = assignment is not None and assignment.assign is not None
+    if assignment is not None and not assigns and (stated := assignment.stated()):
+        raise FolderError(f"{stated[0]} without --assign", "say what to assign: --assign priorities,routes")
     if explain:
-        if (
-            output is not None
-            or ports
-            or method is not None
-            or (assignment is not None and assignment.assign is not None)
-        ):
+        if output is not None or ports or method is not None or assigns:
             raise FolderError(
                 "--explain answers by itself",
                 "leave out --output, --ports, --method and --assign: a report shows the flows with the least slack anyway",
             )
         return predict_explain.run(open_scenario(scenario, set), explain, json=json, quiet=quiet)
-    if assignment is not None and assignment.assign is not None:
+    if assignment is not None and assigns:
+        if ports or method is not None:
+            raise FolderError(
+                f"--assign beside {'--ports' if ports else '--method'}",
+                "--assign shows bounds before and after: keep what it found with -o FILE.yaml, and predict that",
+            )
         assignment.check()
         loaded = open_scenario(scenario, set)
         return predict_assign.run(loaded, assignment, set, output, json=json, quiet=quiet)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 40
 MOST_WAYS = 12
+LONGEST = "60 s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,19 @@ class AssignOptions:
         ),
     ] = None
     assign_by: Annotated[
-        Literal["best", "deadline-monotonic", "audsley"],
+        Literal["best", "deadline-monotonic", "audsley"] | None,
         Parameter(
-            help="How classes are found; best: deadline monotonic where that meets all deadlines, else the better."
+            help="How classes are found; best (the default): deadline monotonic where that meets all deadlines, else the better."
         ),
-    ] = "best"
-    assign_for: Annotated[str, Parameter(help="Longest time for the search; then the best so far counts.")] = "60 s"
+    ] = None
+    assign_for: Annotated[
+        str | None, Parameter(help=f"Longest time for the search, {LONGEST} by default; then the best so far counts.")
+    ] = None
+
+    def stated(self) -> list[str]:
+        """What was said of how to assign, as written on the command line."""
+        options = (("--assign-by", self.assign_by), ("--assign-for", self.assign_for))
+        return [name for name, value in options if value is not None]
 
     def parts(self) -> set[Part]:
         """What is to be assigned.
@@ -64,8 +72,10 @@ class AssignOptions:
         """Refuses what cannot be meant before a scenario is read.
 
         Raises:
-            FolderError: what is to be assigned, or the time limit, is none.
+            FolderError: what is to be assigned, or the time limit, is none; a method for classes that nobody asked for.
         """
+        if self.assign_by is not None and "priorities" not in self.parts():
+            raise FolderError("--assign-by says how classes are found", "--assign priorities, or leave it out")
         self.parts()
         self.seconds()
 
@@ -76,7 +86,7 @@ class AssignOptions:
             FolderError: it is none.
         """
         try:
-            return float(parse(self.assign_for, TIME)) / 1e9
+            return float(parse(self.assign_for or LONGEST, TIME)) / 1e9
         except UnitError as error:
             raise FolderError(f"--assign-for: {error}", error.hint) from None
 
@@ -105,7 +115,7 @@ def run(
     with TerminalProgress(quiet or json) as progress:
         progress.step("assign", "predicting")
         assigned = assign(
-            scenario, parts, by=options.assign_by, seconds=seconds,
+            scenario, parts, by=options.assign_by or "best", seconds=seconds,
             tell=lambda phase, analyses: progress.at(0.0, f"{phase}, {analyses} analyses"),
         )  # fmt: skip
         if target is not None and not is_file:
