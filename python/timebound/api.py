@@ -103,10 +103,11 @@ def flow_frame(summary: dict[str, Any]) -> pl.DataFrame:
                 "application_max_us": application.get("max"),
                 "simulated_max_us": flow["simulated_max_us"],
                 "bound_us": flow["bound_us"]["bound"],
+                "end_to_end_us": flow["end_to_end_us"]["bound"],
                 "bound_observed_us": flow["bound_us"]["observed_arrivals"],
                 "deadline_us": flow["deadline_us"],
                 "verdict": flow["verdict"],
-                "reason": flow["bound_us"]["reason"],
+                "reason": flow["bound_us"]["reason"] or flow["end_to_end_us"]["reason"],
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)

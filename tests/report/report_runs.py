@@ -87,7 +87,7 @@ def flow(
         "end_to_end_us": {
             "bound": round(400.0 + bound + 900.0, 3),
             "observed_arrivals": round(400.0 + bound * 1.08 + 900.0, 3),
-            "simulated": simulated[100] + 120.0,
+            "from_actual": {"bound": round(bound + 900.0, 3), "simulated": simulated[100] + 120.0},
             "reason": None,
             "covers": "measured",
             "statement": f"with the measured service time of broker h2 (profile of {name}); measured, not guaranteed",

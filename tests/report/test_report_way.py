@@ -6,9 +6,11 @@ from typing import Any
 
 import report_runs as runs
 
+from timebound.cli import table
 from timebound.cli.table import broker_lines, flow_row
-from timebound.report import figure_svg
+from timebound.report import figure_svg, flow_table
 from timebound.report.run import Run
+from timebound.report.units import time_text
 from timebound.report.way import Way
 
 
@@ -50,16 +52,59 @@ def test_the_page_says_what_the_figures_rest_on_and_never_calls_measured_times_s
     assert f"assumption broken: {broken}" in lines
 
 
-def test_a_way_without_brokers_has_no_figure_and_no_column() -> None:
+def without_brokers(jitter_us: float) -> dict[str, Any]:
+    """Flows whose whole way is one segment, as over UDP: what a deadline is compared with is the bound and the release jitter."""
     summary = runs.all_well()
     for flow in summary["flows"]:
         flow.setdefault("tightness", None)
-        flow["end_to_end_us"]["parts"] = flow["end_to_end_us"]["parts"][:1]
+        whole = flow["end_to_end_us"]
+        whole["bound"] = flow["bound_us"]["bound"] + jitter_us
+        whole["parts"] = [{**whole["parts"][0], "bound": whole["bound"]}]
+    return summary
+
+
+def titles(summary: dict[str, Any]) -> list[str]:
+    return [str(column.header).replace("\n", " ") for column in table.flow_table(summary).columns]
+
+
+def test_a_way_without_brokers_and_jitter_has_no_figure_and_no_column() -> None:
+    summary = without_brokers(0.0)
     assert "nothing to show" in figure_svg("way", summary)
-    # The cell of the column "end to end".
-    assert flow_row(summary["flows"][0])[10] == "-"
-    assert flow_row(runs.all_well()["flows"][0] | {"tightness": None})[10] == "1.975 ms"
+    assert "end to end" not in titles(summary) and "end to end" not in str(table.flow_table(summary).caption)
+    assert "bound end to end" not in figure_svg("flows", summary)
+    assert "end to end" not in [column.title for column in flow_table(summary).columns]
     assert broker_lines({**summary, "assumptions": []}) == []
+    # The cell of the column "end to end".
+    assert flow_row(runs.all_well()["flows"][0] | {"tightness": None})[10] == "1.975 ms"
+
+
+def test_the_figure_that_is_judged_is_shown_and_named_where_release_jitter_alone_makes_it_another(report: Any) -> None:
+    """It was hidden: "bound 2.9 ms, deadline 4 ms, missed" had no visible reason."""
+    summary = without_brokers(2_000.0)
+    flow = summary["flows"][0]
+    judged = flow["bound_us"]["bound"] + 2_000.0
+    flow["deadline_us"], flow["verdict"], summary["verdict"] = judged - 1, "missed", "missed"
+    assert "end to end" in titles(summary)
+    assert flow_row(flow)[10] == table.duration(judged)
+    assert "what a deadline is compared with" in str(table.flow_table(summary).caption)
+    columns = [column.title for column in flow_table(summary).columns]
+    (row,) = (row for row in flow_table(summary).rows if row.cells[:2] == (flow["flow"], flow["receiver"]))
+    assert row.cells[columns.index("end to end")] == time_text(judged)
+    drawn = figure_svg("flows", summary)
+    assert f"bound end to end, from the nominal release {time_text(judged, 4)}" in drawn
+    page = report(summary).read_text(encoding="utf-8")
+    assert f"bound end to end {time_text(judged)} against a deadline of" in page
+    assert "margin is deadline minus end to end" in page
+    # Nothing is said of brokers, for there are none.
+    assert broker_lines({**summary, "assumptions": []}) == []
+
+
+def test_a_way_without_a_bound_says_so_where_the_network_has_one() -> None:
+    summary = runs.all_well()
+    flow = summary["flows"][0]
+    flow["end_to_end_us"] |= {"bound": None, "reason": "broker h2 needs 1.2 s of work in every second"}
+    flow["verdict"] = "unbounded"
+    assert flow_row(flow | {"tightness": None})[10] == "none"
 
 
 def test_what_is_not_a_way_is_absent() -> None:

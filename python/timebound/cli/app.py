@@ -105,6 +105,10 @@ def execute(arguments: list[str]) -> int:
             as_json, "folder", [{"message": str(error), "hint": error.hint}], f"error: {error}\n  = hint: {error.hint}"
         )
         return error.code
+    except BrokenPipeError:
+        # Whoever read our output has had enough; nothing more can be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         _complain(as_json, "system", [{"message": text, "hint": ""}], f"error: {text}")
@@ -112,10 +116,6 @@ def execute(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         stderr("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has had enough; nothing more can be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def _complain(as_json: bool, kind: str, problems: list[dict[str, object]], text: str) -> None:

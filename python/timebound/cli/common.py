@@ -69,12 +69,21 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1))
 
 
-def print_flows(summary: dict[str, Any]) -> None:
-    """The table of flows that closes a verb."""
+def everything(*, written: bool) -> str:
+    """Where everything is that a table leaves out. `written`: is there a run folder?"""
+    from timebound.cli.table import IN_JSON
+
+    return "in the summary" if written else IN_JSON
+
+
+def print_flows(summary: dict[str, Any], *, written: bool) -> None:
+    """The table of flows that closes a verb. `written`: is there a run folder that has everything?"""
     from rich.console import Console
 
     from timebound.cli.table import broker_lines, flow_reasons, flow_table, method_lines
 
-    Console(stderr=False, soft_wrap=False).print(flow_table(summary))
-    for line in (*method_lines(summary), *flow_reasons(summary), *broker_lines(summary)):
-        print(plain(line))
+    where = everything(written=written)
+    Console(stderr=False, soft_wrap=False).print(flow_table(summary, where))
+    for tell in (method_lines, flow_reasons, broker_lines):
+        for line in tell(summary, where):
+            print(plain(line))

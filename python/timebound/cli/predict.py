@@ -14,6 +14,7 @@ from timebound.cli.common import (
     Quiet,
     ScenarioName,
     Settings,
+    everything,
     open_scenario,
     print_flows,
     print_json,
@@ -115,9 +116,9 @@ def figures(
     if json:
         print_json(summary if output is None else {**summary, "folder": output})
     else:
-        print_flows(summary)
+        print_flows(summary, written=output is not None)
         if ports:
-            predict_explain.print_ports(summary)
+            predict_explain.print_ports(summary, everything(written=output is not None))
     if output is not None:
         stderr(f"report: {Path(output) / 'report.html'}")
     return code

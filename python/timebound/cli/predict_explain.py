@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from timebound.cli.common import print_json
-from timebound.cli.table import duration
+from timebound.cli.table import MOST_REASONS, duration
 from timebound.scenario.problems import plain
 
 if TYPE_CHECKING:
@@ -139,23 +139,27 @@ def _time(nanos: int) -> str:
     return f"{nanos / 1000:,.3f} us" if nanos < 10**15 else duration(nanos / 1000)
 
 
-def print_ports(summary: dict[str, Any]) -> None:
-    """Utilisation, backlog per queue and the room that loses nothing, port by port."""
+def print_ports(summary: dict[str, Any], everything: str) -> None:
+    """Utilisation, backlog per queue and the room that loses nothing, port by port; `everything` says where the reasons are that are left out."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, title=f"{escape(plain(summary['scenario']['name']))}: ports", title_justify="left")
-    table.add_column("port", overflow="fold")
+    name = escape(plain(summary["scenario"]["name"]))
+    # All columns have room in 80 characters: what is a sentence stands below.
+    table = Table(box=SIMPLE_HEAD, title=f"{name}: ports", title_justify="left", padding=(0, 1, 0, 0))
+    table.add_column("port", overflow="fold", min_width=8)
     for name in ("utilisation", "class", "longest\ndelay", "backlog =\nbuffer that\nloses nothing", "buffer"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("remark", overflow="fold")
+    table.add_column("", no_wrap=True)
     used = [port for port in summary["ports"] if port["queues"]]
+    reasons: list[str] = []
     for port in sorted(used, key=lambda port: -port["utilisation_declared"]):
         for place, queue in enumerate(port["queues"]):
             first = place == 0
-            remark = queue["reason"] or ("exceeds its buffer: frames can be lost" if queue["exceeds"] else "")
+            if queue["reason"]:
+                reasons.append(f"{port['port']} class {queue['class']}: {queue['reason']}")
             table.add_row(
                 escape(plain(port["port"])) if first else "",
                 f"{port['utilisation_declared']:.1%}" if first else "",
@@ -163,9 +167,16 @@ def print_ports(summary: dict[str, Any]) -> None:
                 duration(queue["largest_delay_us"]),
                 "-" if queue["backlog_bytes"] is None else f"{queue['backlog_bytes']:,} B",
                 f"{queue['room_bytes']:,} B",
-                f"[yellow]{escape(plain(remark))}[/]" if remark else "",
+                "[yellow]too small[/]" if queue["exceeds"] else "[magenta]no bound[/]" if queue["reason"] else "",
             )
     unused = len(summary["ports"]) - len(used)
-    table.caption = f"{unused} ports without declared traffic are left out" if unused else None
+    notes = [f"{unused} ports without declared traffic are left out"] if unused else []
+    if any(queue["exceeds"] for port in used for queue in port["queues"]):
+        notes.append("too small: the backlog can exceed the buffer, and frames can be lost")
+    table.caption = "\n".join(notes) or None
     table.caption_justify = "left"
     Console(stderr=False, soft_wrap=False).print(table)
+    for reason in reasons[:MOST_REASONS]:
+        print(plain(reason))
+    if len(reasons) > MOST_REASONS:
+        print(f"{len(reasons) - MOST_REASONS} more queues without a bound {everything}")

@@ -43,7 +43,8 @@ def reproduce(
     Finished parts are kept in the output folder: started again with the same folder, an experiment goes on where it was.
     """
     scalability, velox, bounds = scalability or ScalabilityOptions(), velox or VeloxOptions(), bounds or BoundsOptions()
-    given = {name: options.stated() for name, options in zip(EXPERIMENTS, (scalability, velox, bounds), strict=True)}
+    stated_of = (scalability.stated(), velox.stated(), bounds.stated())
+    given = dict(zip(EXPERIMENTS, stated_of, strict=True))
     if experiment is None:
         for owner, stated in given.items():
             if stated:

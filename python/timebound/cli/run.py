@@ -92,7 +92,7 @@ def execute(
     if json:
         print_json({**done.summary, "folder": str(done.folder)})
     else:
-        print_flows(done.summary)
+        print_flows(done.summary, written=True)
     if done.failure is not None:
         stderr(f"error: the emulation ended early: {done.failure}" + (f"\n  = hint: {done.hint}" if done.hint else ""))
         stderr(f"What it had measured is kept in {done.folder}.")

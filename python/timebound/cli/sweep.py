@@ -220,9 +220,8 @@ def _table(content: dict[str, Any]) -> None:
 
     from timebound.cli.table import MOST_ROWS, STYLES, duration
 
-    times = [
-        m for m in content["metrics"] if m["name"] in ("observed_max_us", "simulated_max_us", "bound_us", "margin_us")
-    ]
+    shown_times = ("observed_max_us", "simulated_max_us", "bound_us", "end_to_end_us", "margin_us")
+    times = [metric for metric in content["metrics"] if metric["name"] in shown_times]
     paths = [path for axis in content["axes"] for path in axis["paths"]]
     short = [metric["name"].removesuffix("_us").replace("_", " ") for metric in times]
     last = [path.rpartition(".")[2] for path in paths]

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 MOST_ROWS = 40
+END_TO_END = "end to end"
 WIDE = 110
 """Columns of a terminal with room for every method's figure."""
 MOST_REASONS = 8
@@ -31,21 +32,32 @@ def ratio(value: float | None) -> str:
     return "-" if value is None else f"{math.ceil(value * 100 - 1e-9) / 100:.2f}"
 
 
-def _caption(summary: dict[str, Any], left_out: int) -> str:
-    lines = [f"{left_out} more rows in the summary"] if left_out else []
+IN_JSON = "with --json"
+"""Where everything is that a table leaves out, unless a run folder was written."""
+
+
+def _caption(summary: dict[str, Any], left_out: int, everything: str) -> str:
+    lines = [f"{left_out} more rows {everything}"] if left_out else []
     if any(flow["simulated_max_us"] is not None for flow in summary["flows"]):
         lines.append("worst found: by simulation and search; the true worst case lies between it and the bound")
-    lines.append("bound: the least of holistic and calculus, port by port (each on a wide terminal, and in --json)")
+    lines.append(
+        "bound: of the network, from the actual release; the least of holistic and calculus, port by port (each on a wide terminal, "
+        "and in --json)"
+    )
+    if any(judged_apart(flow) for flow in summary["flows"]):
+        lines.append(
+            "end to end: the bound from the nominal release, with release jitter and brokers: this is what a deadline is compared with"
+        )
     return "\n".join(lines)
 
 
-def flow_table(summary: dict[str, Any]) -> Table:
-    """Observed, simulated and bound of every flow; the most critical rows where there are many."""
+def flow_table(summary: dict[str, Any], everything: str = IN_JSON) -> Table:
+    """Observed, simulated and bound of every flow; the most critical rows where there are many. `everything` says where the others are."""
     flows = sorted(summary["flows"], key=_criticality) if len(summary["flows"]) > MOST_ROWS else summary["flows"]
     left_out = max(0, len(flows) - MOST_ROWS)
     table = Table(
         title=f"{summary['scenario']['name']}: {summary['verdict']}",
-        caption=_caption(summary, left_out),
+        caption=_caption(summary, left_out, everything),
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,
@@ -65,7 +77,7 @@ def flow_table(summary: dict[str, Any]) -> Table:
         "holistic",
         "calculus",
         "best case",
-        "end to end",
+        END_TO_END,
         "deadline",
         "lost",
     )
@@ -77,20 +89,24 @@ def flow_table(summary: dict[str, Any]) -> Table:
         # Beside what was seen, or on a narrow terminal, there is room for the bound alone; which method gave what is in the summary and in the report.
         for row in shown:
             row[7:10] = ["-"] * 3
-    # A verb that did not run leaves no empty column behind.
+    # A verb that did not run leaves no empty column behind, and no figure stands there twice.
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
+    if not any(judged_apart(flow) for flow in summary["flows"]):
+        used = [index for index in used if names[index] != END_TO_END]
     table.add_column("flow", overflow="fold", min_width=8)
     table.add_column("receiver", overflow="fold", min_width=6)
     for index in used:
-        title = names[index] if names[index] == heading else names[index].replace(" ", "\n")
-        table.add_column(title, justify="right", no_wrap=names[index] != heading, overflow="fold")
+        title = names[index] if names[index] == heading else names[index].replace(" ", "\n", 1)
+        # Names of flows fold where there is little room, the words on what a method's figure is worth do not.
+        least = max(map(len, title.splitlines())) if names[index] == heading else None
+        table.add_column(title, justify="right", no_wrap=names[index] != heading, min_width=least, overflow="fold")
     table.add_column("verdict", overflow="fold", min_width=9)
     for row in shown:
         table.add_row(row[0], row[1], *(row[index + 2] for index in used), row[-1])
     return table
 
 
-def flow_reasons(summary: dict[str, Any]) -> list[str]:
+def flow_reasons(summary: dict[str, Any], everything: str = IN_JSON) -> list[str]:
     """Why flows have no bound or may lose messages: each reason once, with those it holds for."""
     whom: dict[str, list[str]] = {}
     for flow in summary["flows"]:
@@ -103,7 +119,7 @@ def flow_reasons(summary: dict[str, Any]) -> list[str]:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         lines.append(f"{', '.join(names[:3])}{more}: {reason}")
     if len(whom) > MOST_REASONS:
-        lines.append(f"{len(whom) - MOST_REASONS} more reasons in the summary")
+        lines.append(f"{len(whom) - MOST_REASONS} more reasons {everything}")
     return lines
 
 
@@ -113,7 +129,7 @@ def _heading(method: dict[str, Any]) -> str:
     return f"{name}\n({label})"
 
 
-def method_lines(summary: dict[str, Any]) -> list[str]:
+def method_lines(summary: dict[str, Any], everything: str = IN_JSON) -> list[str]:
     """What the figures of another method are worth, and why it has none for some flows."""
     method = summary.get("method")
     if method is None:
@@ -122,7 +138,7 @@ def method_lines(summary: dict[str, Any]) -> list[str]:
     said = [f"{method['name']} ({method['label']}): {method['meaning']}"]
     said += [f"{method['name']} has no figure: {reason}" for reason in reasons[:MOST_REASONS]]
     more = len(reasons) - MOST_REASONS
-    return [*said, f"{more} more such reasons in the summary"] if more > 0 else said
+    return [*said, f"{more} more such reasons {everything}"] if more > 0 else said
 
 
 def flow_row(flow: dict[str, Any], by_method: dict[str, Any] | None = None) -> list[str]:
@@ -142,7 +158,7 @@ def flow_row(flow: dict[str, Any], by_method: dict[str, Any] | None = None) -> l
         duration(flow["bound_us"]["holistic"]),
         duration(flow["bound_us"]["calculus"]),
         duration(flow["best_us"]),
-        duration(_whole(flow)),
+        _judged(flow),
         duration(flow["deadline_us"]),
         str(flow["lost"]) if flow["lost"] else "-",
         text,
@@ -150,25 +166,39 @@ def flow_row(flow: dict[str, Any], by_method: dict[str, Any] | None = None) -> l
 
 
 def _whole(flow: dict[str, Any]) -> float | None:
-    """The bound from the nominal release over segments and brokers, where there is a broker on the way."""
-    whole = flow.get("end_to_end_us") or {}
-    has_broker = any(part["kind"] == "broker" for part in whole.get("parts", []))
-    found: float | None = whole.get("bound") if has_broker else None
+    """The bound from the nominal release over segments and brokers: what a deadline is compared with."""
+    found: float | None = (flow.get("end_to_end_us") or {}).get("bound")
     return found
 
 
-def broker_lines(summary: dict[str, Any]) -> list[str]:
-    """What the end-to-end figures hold with, each statement once, and the assumptions that a run found broken."""
+def judged_apart(flow: dict[str, Any]) -> bool:
+    """Is a deadline compared with another figure than the network's bound: is there release jitter, or a broker on the way?"""
+    return _whole(flow) != flow["bound_us"]["bound"] or _has_broker(flow)
+
+
+def _has_broker(flow: dict[str, Any]) -> bool:
+    return any(part["kind"] == "broker" for part in (flow.get("end_to_end_us") or {}).get("parts", []))
+
+
+def _judged(flow: dict[str, Any]) -> str:
+    whole = _whole(flow)
+    return "none" if whole is None and (flow.get("end_to_end_us") or {}).get("reason") else duration(whole)
+
+
+def broker_lines(summary: dict[str, Any], everything: str = IN_JSON) -> list[str]:
+    """What the end-to-end figures over brokers hold with, each statement once, and the assumptions that a run found broken."""
     statements = dict.fromkeys(
-        flow["end_to_end_us"]["statement"] for flow in summary["flows"] if _whole(flow) is not None
+        flow["end_to_end_us"]["statement"]
+        for flow in summary["flows"]
+        if _has_broker(flow) and _whole(flow) is not None
     )
     lines = [f"end to end: {statement}" for statement in list(statements)[:MOST_REASONS]]
     if len(statements) > MOST_REASONS:
-        lines.append(f"{len(statements) - MOST_REASONS} more statements in the summary")
+        lines.append(f"{len(statements) - MOST_REASONS} more statements {everything}")
     broken = summary.get("assumptions", [])
     lines += [f"assumption broken: {entry['text']}" for entry in broken[:MOST_REASONS]]
     if len(broken) > MOST_REASONS:
-        lines.append(f"{len(broken) - MOST_REASONS} more broken assumptions in the summary")
+        lines.append(f"{len(broken) - MOST_REASONS} more broken assumptions {everything}")
     return lines
 
 
@@ -181,7 +211,7 @@ def _escape(text: str) -> str:
 def _criticality(flow: dict[str, Any]) -> tuple[int, float]:
     order = {"violated": 0, "missed": 1, "unbounded": 2, "unsupported": 3}
     deadline = flow["deadline_us"]
-    bound = flow["bound_us"]["bound"] if _whole(flow) is None else _whole(flow)
+    bound = _whole(flow)
     margin = (deadline - bound) / deadline if deadline and bound is not None else 1.0
     return order.get(flow["verdict"], 4), margin
 

@@ -43,6 +43,8 @@ class EndToEnd:
     parts: tuple[Part, ...]
     covers: Covers
     statement: str
+    jitter_ns: int = 0
+    """How much of the bound is release jitter: the time between the nominal and the actual release."""
 
     @property
     def bound_ns(self) -> int | None:
@@ -53,6 +55,11 @@ class EndToEnd:
                 return None
             total += part.bound_ns
         return total
+
+    @property
+    def actual_ns(self) -> int | None:
+        """From the actual release, as what is simulated and measured counts; None where a part has no bound."""
+        return None if self.bound_ns is None else self.bound_ns - self.jitter_ns
 
     @property
     def reason(self) -> str | None:
@@ -81,7 +88,7 @@ def end_to_end(
     outcomes = prediction.outcomes if outcomes is None else outcomes
     responses = prediction.servers.responses if responses is None else responses
     parts: list[Part] = []
-    begun = False
+    begun, jitter = False, 0
     for stage in prediction.plan.ways[flow.name, receiver]:
         total, reason, known = 0, None, True
         for step in stage.steps:
@@ -90,6 +97,8 @@ def end_to_end(
                 case Crossing(stream, destination):
                     outcome = outcomes[stream, destination]
                     span = outcome.actual_ns if begun else outcome.nominal_ns
+                    if not begun and outcome.nominal_ns is not None and outcome.actual_ns is not None:
+                        jitter = outcome.nominal_ns - outcome.actual_ns
                     reason = reason or outcome.reason
                 case Waiting(span_ns):
                     span = span_ns
@@ -104,14 +113,14 @@ def end_to_end(
                 reason = reason or "it has no finite bound"
         parts.append(Part(stage, total if reason is None else None, reason, known))
     covers, statement = _basis(prediction, flow, receiver)
-    return EndToEnd(tuple(parts), covers, statement)
+    return EndToEnd(tuple(parts), covers, statement, jitter)
 
 
 def least_worst(
     prediction: Prediction, flow: Flow, receiver: str, worst_ns: Mapping[tuple[str, str], int]
 ) -> int | None:
     """What is known to be reachable: the worst simulated of each segment, and brokers that do nothing else. None where a segment was not
-    simulated. From the actual release."""
+    simulated. From the actual release: `EndToEnd.actual_ns` is the bound for it."""
     total = 0
     for stage in prediction.plan.ways[flow.name, receiver]:
         for step in stage.steps:

@@ -50,7 +50,7 @@ class Stages:
         return {
             "bound": micros(whole.bound_ns),
             "observed_arrivals": None if seen is None else micros(seen.bound_ns),
-            "simulated": micros(known),
+            "from_actual": {"bound": micros(whole.actual_ns), "simulated": micros(known)},
             "reason": whole.reason,
             "covers": whole.covers,
             "statement": whole.statement,

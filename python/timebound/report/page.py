@@ -172,7 +172,8 @@ def _contents(run: Run) -> Markup:
 def _latency(run: Run) -> Markup:
     caption = (
         "For each flow at each receiver: the largest network latency observed, the largest that the simulator found, and the bound "
-        "that neither may exceed. The line with a triangle is the deadline. Point at a bar, or touch it, for exact figures."
+        "that neither may exceed. The line with a triangle is the deadline; where there is release jitter or a broker on the way, it is the bound "
+        "end to end (from the nominal release) that it is compared with. Point at a bar, or touch it, for exact figures."
     )
     missing = "There is no flow with a figure to show." if run.flows else "The scenario has no flow."
     return section("latency", "Observed, simulated, bound", picture(run, "flows", caption, missing))

@@ -14,7 +14,7 @@ def critical(flows: Sequence[Flow]) -> list[Flow]:
 
     def order(flow: Flow) -> tuple[int, float, str]:
         seen = [v for v in (flow.network.max, flow.application.max, flow.simulated) if v is not None]
-        worst = max([*seen, *([flow.bound] if flow.bound is not None else [])], default=0.0)
+        worst = max([*seen, *([flow.promise] if flow.promise is not None else [])], default=0.0)
         used = 0.0
         if flow.deadline:
             used = worst / flow.deadline

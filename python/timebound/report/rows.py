@@ -53,6 +53,7 @@ def _bound(flow: Flow) -> str:
 def flow_table(summary: Mapping[str, Any]) -> FlowTable:
     """The rows for a `summary.json` object. Raises `ReportError` for another schema."""
     flows = critical(Run.parse(summary).flows)
+    apart = any(flow.judged_apart for flow in flows)
     wanted: list[tuple[Column, list[str]]] = [
         (Column("flow", "left"), [f.flow for f in flows]),
         (Column("receiver", "left"), [f.receiver for f in flows]),
@@ -62,7 +63,7 @@ def flow_table(summary: Mapping[str, Any]) -> FlowTable:
         (Column("simulated max", "right"), [time_text(f.simulated) for f in flows]),
         (Column("bound", "right"), [_bound(f) for f in flows]),
         (Column("bound / found", "right"), [ratio_text(f.tightness) for f in flows]),
-        (Column("end to end", "right"), [time_text(f.way.bound if f.way.has_broker else None) for f in flows]),
+        (Column("end to end", "right"), [time_text(f.promise if apart else None) for f in flows]),
         (Column("bound, arrivals observed", "right"), [time_text(f.bound_observed) for f in flows]),
         (Column("application max", "right"), [time_text(f.application.max) for f in flows]),
         (Column("deadline", "right"), [time_text(f.deadline) for f in flows]),

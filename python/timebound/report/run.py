@@ -171,6 +171,15 @@ class Flow:
         return self.way.bound if self.way.parts else self.bound
 
     @property
+    def judged_apart(self) -> bool:
+        """Is a deadline compared with another figure than the network's bound: is there release jitter, or a broker on the way?"""
+        return self.promise != self.bound or self.way.has_broker
+
+    @property
+    def promise_words(self) -> str:
+        return "bound end to end" if self.judged_apart else "bound"
+
+    @property
     def margin(self) -> float | None:
         """Deadline minus the bound from publisher to subscriber (of the network alone where that is all there is); without a bound,
         deadline minus the worst latency seen."""

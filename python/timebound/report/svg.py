@@ -327,8 +327,8 @@ def legend(
     return join(parts), row - y + size + 8
 
 
-def swatch(colour: str) -> Callable[[float, float], Markup]:
-    return lambda x, y: el("rect", x=x, y=y + 1, width=18, height=9, rx=1.5, **paint(fill=colour))
+def swatch(colour: str, opacity: float | None = None) -> Callable[[float, float], Markup]:
+    return lambda x, y: el("rect", x=x, y=y + 1, width=18, height=9, rx=1.5, **paint(fill=colour), fill_opacity=opacity)
 
 
 def stroke_key(colour: str, dash: str | None = None, width: float = 2) -> Callable[[float, float], Markup]:

@@ -290,7 +290,15 @@ def _verdict(verdict: str) -> Markup:
     return el("span", f"{SYMBOL[known]}\u00a0{verdict}", class_=f"word is-{known}")
 
 
-FLOW_TIMES = ("observed_max_us", "application_max_us", "simulated_max_us", "bound_us", "deadline_us", "margin_us")
+FLOW_TIMES = (
+    "observed_max_us",
+    "application_max_us",
+    "simulated_max_us",
+    "bound_us",
+    "end_to_end_us",
+    "deadline_us",
+    "margin_us",
+)
 
 
 def _flows(content: Mapping[str, Any]) -> Markup | None:

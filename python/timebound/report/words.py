@@ -46,7 +46,7 @@ def reasons(run: Run) -> list[str]:
 def seen(flow: Flow) -> list[tuple[str, float]]:
     """What is known of the flow's worst latency, in words and microseconds."""
     known = (
-        ("bound", flow.promise),
+        (flow.promise_words, flow.promise),
         ("application latency observed", flow.application.max),
         ("network latency observed", flow.network.max),
         ("simulated", flow.simulated),
@@ -175,7 +175,9 @@ def headlines(run: Run) -> list[Headline]:
         found.append(Headline("Tightest margin to a deadline", None, why))
     else:
         against = (
-            f"bound {time_text(tight.promise)}" if tight.promise is not None else "worst seen, as there is no bound"
+            f"{tight.promise_words} {time_text(tight.promise)}"
+            if tight.promise is not None
+            else "worst seen, as there is no bound"
         )
         detail = f"{tight.name}: deadline {time_text(tight.deadline)}, {against}"
         found.append(Headline("Tightest margin to a deadline", tight.margin, detail))
@@ -191,7 +193,7 @@ MEANINGS: Sequence[tuple[str, str]] = (
     (
         "Nominal release",
         "The instant at which a message is due by its declared period. Release jitter is how much later it may really be written. "
-        "Deadlines, and the bound from publisher to subscriber, count from the nominal release; bounds of the network, like measured network "
+        "Deadlines, and the bound end to end, count from the nominal release; bounds of the network, like measured network "
         "latencies, from the actual one.",
     ),
     (
@@ -217,8 +219,9 @@ MEANINGS: Sequence[tuple[str, str]] = (
         "An upper limit for the network latency that no frame may exceed while the sources keep their declared period and jitter.",
     ),
     (
-        "Bound from publisher to subscriber",
-        "The bounds of the segments and the response times of the brokers between them, one after another, from the nominal release. It "
+        "Bound end to end",
+        "From publisher to subscriber: the release jitter, the bounds of the segments and the response times of the brokers between them, one "
+        "after another, from the nominal release. Deadlines and margins are about this figure. It "
         "assumes the service times of the brokers: as declared, or as measured in a profile, which is the most that was seen and no guarantee. "
         "Where neither is known it leaves the broker's own time out and says so.",
     ),

@@ -30,6 +30,8 @@ from ..units import time_text
 MOST = 24
 PITCH = 14.0
 BAR = 10.0
+APART = 0.45
+"""Opacity of the bound from the nominal release beside that from the actual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,8 @@ def flow_group(flow: Flow, violation: str | None, *, measured: bool, simulated: 
         bars.append(Bar("bound", None, "bound", f"{word}: {reason}" if reason else word))
     if flow.bound_observed is not None:
         bars.append(Bar("bound for the arrivals observed", flow.bound_observed, "bound", hollow=True))
+    if flow.judged_apart and flow.promise is not None:
+        bars.append(Bar("bound end to end, from the nominal release", flow.promise, "bound", opacity=APART))
     return Group(flow.name, _note(flow), tuple(bars), flow.deadline, alarm)
 
 
@@ -233,6 +237,8 @@ def flow_bars(run: Run, width: float) -> Markup | None:
     key.append(("bound", swatch("bound")))
     if any(f.bound_observed is not None for f in chosen):
         key.append(("bound for the arrivals observed", hollow_key("bound")))
+    if any(f.judged_apart and f.promise is not None for f in chosen):
+        key.append(("bound end to end, which a deadline is compared with", swatch("bound", APART)))
     if any(f.deadline is not None for f in chosen):
         key.append(("deadline", deadline_key))
     if any(group.alarm for group in groups):

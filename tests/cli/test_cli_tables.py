@@ -1,0 +1,110 @@
+"""What the tables of the command line show on a terminal of 80 columns, and what they say of what they leave out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from timebound.cli.app import execute
+
+LATE = """name: late
+network:
+  defaults: {link: {rate: 100 Mbit/s, delay: 5 us}, switch: {delay: 10..20 us}}
+  nodes: {a: host, b: host, c: host, s1: switch}
+  links: [[a, s1], [b, s1], [c, s1]]
+flows:
+  - {name: pressure, from: a, to: [b, c], size: 200 B, period: 20 ms, jitter: 3800 us, deadline: 4 ms, priority: 5}
+  - {name: calm, from: b, to: c, size: 1400 B, period: 20 ms, deadline: 20 ms, priority: 4}
+stack: udp
+run: {duration: 2 s, warm-up: 0 s, seed: 1, simulate: {search: 50}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> str:
+    file = tmp_path / "late.yaml"
+    file.write_text(LATE)
+    return str(file)
+
+
+def printed(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    assert execute(arguments) == code
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["predict", "simulate"])
+def test_a_deadline_missed_by_release_jitter_is_seen_to_be_missed(
+    verb: str, late: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = printed([verb, late, "--quiet"], capsys, 1)
+    row = next(line for line in out.splitlines() if line.split()[:2] == ["pressure", "b"])
+    assert "339.9 us" in row and "4.14 ms" in row and row.index("4.14 ms") < row.index("4 ms ") < row.index("missed")
+    assert "to end" in out and "what a deadline is compared with" in out.replace("\n", " ")
+    flow = json.loads(printed([verb, late, "--json"], capsys, 1))["flows"][0]
+    whole = flow["end_to_end_us"]
+    assert whole["bound"] == pytest.approx(flow["bound_us"]["bound"] + 3800)
+    assert whole["from_actual"] == {"bound": flow["bound_us"]["bound"], "simulated": flow["simulated_max_us"]}
+
+
+def test_without_jitter_and_brokers_there_is_one_bound(late: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "to end" not in printed(["predict", late, "--set", "flows.pressure.jitter=0 us"], capsys)
+
+
+def test_a_sweeps_margin_is_that_of_its_verdict(late: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["sweep", late, "--vary", "flows.pressure.jitter=0 us, 3900 us", "--verb", "predict", "--quiet"]
+    points = json.loads(printed([*arguments, "--json", "-o", str(tmp_path / "sweep")], capsys, 1))["points"]
+    for point in points:
+        assert (point["metrics"]["margin_us"] < 0) == (point["verdict"] == "missed")
+    assert "end to end" in printed([*arguments, "-o", str(tmp_path / "sweep")], capsys, 1)
+
+
+def test_a_method_keeps_its_label_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(["predict", "hello", "--method", "trajectory"], capsys)
+    assert "(experimental," in out and all(len(line) <= 80 for line in out.splitlines()[:8])
+
+
+def test_ports_stay_readable_and_reasons_stand_below(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(["predict", "hello", "--ports"], capsys)
+    ports = out[out.index("hello: ports") :].splitlines()
+    rows = [line for line in ports if "->" in line and "%" in line]
+    assert rows and all(len(line) <= 80 for line in rows)
+    # A row for each class: nothing is folded letter by letter.
+    assert len(ports) < 60
+    assert any(line.startswith("s1->s2 class 0: stream ") and "no declared arrival" in line for line in ports)
+
+
+def test_a_queue_without_room_is_marked_in_its_row(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(["predict", "hello", "--ports", "--set", "network.defaults.link.buffer=100 B"], capsys, 1)
+    assert "too small" in out[out.index("hello: ports") :]
+
+
+def test_rows_that_are_left_out_are_where_the_table_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(["predict", "edge-networks", "--quiet"], capsys, 1)
+    assert "more rows with --json" in out and "in the summary" not in out
+    out = printed(["predict", "edge-networks", "--quiet", "-o", str(tmp_path / "run")], capsys, 1)
+    assert "more rows in the summary" in out
+
+
+def test_a_reader_that_has_had_enough_is_no_error() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from timebound.cli.app import execute; sys.exit(execute(sys.argv[1:]))",
+    ]
+    with subprocess.Popen(
+        [*command, "predict", "edge-networks", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read()
+        assert process.wait(timeout=120) == 0 and "Broken pipe" not in told
