@@ -238,7 +238,7 @@ def flow_bars(run: Run, width: float) -> Markup | None:
     if any(f.bound_observed is not None for f in chosen):
         key.append(("bound for the arrivals observed", hollow_key("bound")))
     if any(f.judged_apart and f.promise is not None for f in chosen):
-        key.append(("bound end to end, which a deadline is compared with", swatch("bound", APART)))
+        key.append(("bound end to end", swatch("bound", APART)))
     if any(f.deadline is not None for f in chosen):
         key.append(("deadline", deadline_key))
     if any(group.alarm for group in groups):
