@@ -77,6 +77,16 @@ def test_losses_are_unsupported_and_give_no_number(plant: str, capsys: pytest.Ca
         (["predict", "hello", "--set", "nonsense"], "KEY=VALUE"),
         (["predict", "hello", "--set", "flows.alarm.perod=10 ms"], "period"),
         (["predict", "hello", "--set", "flows.alarm.period=10"], "unit"),
+        (["predict", "hello", "--set", "network.x=3"], " --> --set network.x=3 (network.x)"),
+        (["predict", "hello", "--set", "flows.alarm.period=10"], " --> --set flows.alarm.period=10 (flows[0].period)"),
+        (
+            ["predict", "hello", "--set", "network.links.0.between=[h1, zz]"],
+            "read with --set network.links.0.between=[h1, zz]",
+        ),
+        (["predict", "hello", "--set", "flows.alarm.via=[]"], "expected at least 1 entry, found an empty list"),
+        (["predict", "hello", "--set", "name=''"], "expected at least 1 character, found an empty text"),
+        (["show", "hello", "--force"], "--force without --output"),
+        (["predict", "hello", "--assign", "routes", "--force"], "--force without a file"),
         (["report", "no-such-folder"], "no run folder"),
         (["predict", "hello", "--assign-by", "audsley"], "--assign-by without --assign"),
         (["predict", "hello", "--assign-for", "60 s"], "--assign-for without --assign"),
@@ -94,6 +104,43 @@ def test_wrong_input_ends_with_code_2_and_a_hint(
     assert execute(arguments) == 2
     captured = capsys.readouterr()
     assert expected in captured.err and not captured.out
+
+
+def test_files_are_not_overwritten_unasked(
+    plant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run folder that holds something else is left alone."""
+    from timebound.engine import broker_profile
+
+    def measured(*_: object, **__: object) -> None:
+        raise AssertionError("a profile is not measured only to be refused")
+
+    monkeypatch.setattr(broker_profile, "profile", measured)
+    run = tmp_path / "run"
+    assert execute(["predict", plant, "-o", str(run), "--quiet"]) == 0
+    for name, arguments in (
+        ("thesis.svg", ["show", plant]),
+        ("thesis.yaml", ["predict", plant, "--assign", "priorities", "--quiet"]),
+        ("thesis.json", ["profile-broker", "--quiet"]),
+        ("thesis.parquet", ["packets", str(tmp_path / "some.pcapng")]),
+        ("thesis.html", ["compare", str(run), str(run)]),
+    ):
+        precious = tmp_path / name
+        precious.write_text("precious")
+        (tmp_path / "some.pcapng").touch()
+        capsys.readouterr()
+        assert execute([*arguments, "--output", str(precious)]) == 2, name
+        assert f"{precious} exists" in (told := capsys.readouterr().err) and "--force" in told
+        assert precious.read_text() == "precious"
+    for name, arguments in (
+        ("thesis.svg", ["show", plant]),
+        ("thesis.yaml", ["predict", plant, "--assign", "priorities", "--quiet"]),
+        ("thesis.html", ["compare", str(run), str(run)]),
+    ):
+        assert execute([*arguments, "--output", str(tmp_path / name), "--force"]) == 0, name
+        assert (tmp_path / name).read_text() != "precious"
+    # An earlier comparison is replaced as an earlier run is.
+    assert execute(["compare", str(run), str(run), "--output", str(tmp_path / "thesis.html")]) == 0
 
 
 def test_errors_are_json_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

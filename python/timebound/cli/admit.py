@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, ScenarioName, Settings, open_scenario, print_json
+from timebound.cli.common import AsJson, Quiet, ScenarioName, Settings, open_scenario, print_json
 
 if TYPE_CHECKING:
     from timebound.engine.admission import Alternatives, FlowAnswer
@@ -29,15 +29,20 @@ def admit(
     set: Settings = (),
     buffers: Annotated[bool, Parameter(negative=(), help="Refuse what could overfill a queue, too.")] = False,
     json: AsJson = False,
+    quiet: Quiet = False,
 ) -> int:
     """May these flows join the others, so that every deadline is kept? One after another, with the reason and what would still fit.
 
     The flows of the scenario that are not named are there from the start. A refused flow changes nothing for the next one.
     """
+    from timebound.cli.live_progress import TerminalProgress
     from timebound.engine.admission import admit as decide
     from timebound.stacks import build_plan
 
-    answers = decide(build_plan(open_scenario(scenario, set)), flows, check_buffers=buffers)
+    loaded = open_scenario(scenario, set)
+    with TerminalProgress(quiet or json) as progress:
+        progress.step("admit", "deciding on one flow after another")
+        answers = decide(build_plan(loaded), flows, check_buffers=buffers)
     if json:
         print_json({"flows": [asdict(answer) for answer in answers]})
     else:

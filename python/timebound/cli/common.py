@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from timebound.engine.folder import FolderError
 from timebound.scenario import load
 from timebound.scenario.builtin import find
 from timebound.scenario.model import Scenario
-from timebound.scenario.problems import Problem, ScenarioError, plain
+from timebound.scenario.problems import OPTION, Problem, ScenarioError, plain
 
 EXIT_INPUT, EXIT_INTERRUPTED = 2, 130
 
@@ -31,6 +33,7 @@ AsJson = Annotated[
     bool, Parameter(name="--json", negative=(), help="Print the result as JSON to standard output and nothing else.")
 ]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), help="No progress.")]
+Force = Annotated[bool, Parameter(negative=(), help="Replace the file of --output if it is there.")]
 Output = Annotated[
     str | None, Parameter(name=["--output", "-o"], help="The run folder; a new one below `runs/` by default.")
 ]
@@ -43,10 +46,27 @@ def stderr(text: str) -> None:
 
 def open_scenario(name: str, settings: tuple[str, ...]) -> Scenario:
     """Loads a scenario with its overrides; prints warnings."""
-    scenario = load(find(name), assignments(settings))
+    try:
+        scenario = load(find(name), assignments(settings))
+    except ScenarioError as error:
+        if settings and any(problem.line and not problem.file.startswith(OPTION) for problem in error.problems):
+            # The place is right, and yet the file may be well-formed as it is.
+            said = ", ".join(f"{OPTION}{setting}" for setting in settings)
+            raise ScenarioError(error.problems, f"the file was read with {said}") from None
+        raise
     for warning in scenario.warnings:
         stderr(warning.render())
     return scenario
+
+
+def refuse_to_replace(file: Path, *, force: bool) -> None:
+    """A file that is there is not overwritten unasked.
+
+    Raises:
+        FolderError: it exists, and nobody said `--force`.
+    """
+    if file.exists() and not force:
+        raise FolderError(f"{file} exists", "name another file with --output, or say --force to replace it")
 
 
 def assignments(settings: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, print_json, stderr
+from timebound.cli.common import AsJson, Force, print_json, refuse_to_replace, stderr
 from timebound.engine.folder import FolderError, read_summary
 
 
@@ -24,12 +24,16 @@ def compare(
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="The HTML file to write.")] = Path(
         "comparison.html"
     ),
+    force: Force = False,
     json: AsJson = False,
 ) -> int:
     """Compare runs: every flow's figures side by side, what became better or worse, and which verdicts changed."""
     from timebound.cli.table import comparison_table
-    from timebound.report import ReportError, write_comparison
+    from timebound.report import ReportError, is_comparison, write_comparison
 
+    page = output / "comparison.html" if output.is_dir() else output
+    # An earlier comparison is replaced, as an earlier run is by a run.
+    refuse_to_replace(page, force=force or is_comparison(page))
     folders = [first, second, *more]
     summaries = [read_summary(folder) for folder in folders]
     try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Quiet, print_json, stderr
+from timebound.cli.common import AsJson, Force, Quiet, print_json, refuse_to_replace, stderr
 from timebound.engine.folder import FolderError
 
 
@@ -31,6 +31,7 @@ def packets(
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Write the table (Parquet) to this file.")
     ] = None,
+    force: Force = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
@@ -51,6 +52,8 @@ def packets(
         raise FolderError("a run folder is analysed on its own", "name one run folder, or files only")
     if any(path.is_dir() for path in more):
         raise FolderError("a run folder is analysed on its own", "name one run folder, or files only")
+    if output is not None:
+        refuse_to_replace(output, force=force)
     interval_ns = _nanoseconds(interval)
     sources = engine.of_files(paths, mqtt_port) if run is None else engine.of_run(run, mqtt_port)
     if not sources:

@@ -28,7 +28,8 @@ Explain = Annotated[
     Parameter(
         name="--explain",
         negative=(),
-        help="Show hop by hop what the bounds of this flow are made of, at all its receivers; may be given several times.",
+        help="Show hop by hop what the bounds of this flow are made of, at all its receivers (of a bare name with several instances: those with the "
+        "least slack); may be given several times.",
     ),
 ]
 Ports = Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, stderr
+from timebound.cli.common import print_json, refuse_to_replace, stderr
 from timebound.cli.table import duration
 from timebound.engine.folder import FolderError
 from timebound.scenario.units import TIME, UnitError, parse
@@ -45,9 +45,11 @@ class AssignOptions:
         str | None, Parameter(help=f"Longest time for the search, {LONGEST} by default; then the best so far counts.")
     ] = None
 
+    force: Annotated[bool, Parameter(negative=(), help="Replace the FILE.yaml of --assign if it is there.")] = False
+
     def stated(self) -> list[str]:
         """What was said of how to assign, as written on the command line."""
-        options = (("--assign-by", self.assign_by), ("--assign-for", self.assign_for))
+        options = (("--assign-by", self.assign_by), ("--assign-for", self.assign_for), ("--force", self.force or None))
         return [name for name, value in options if value is not None]
 
     def parts(self) -> set[Part]:
@@ -112,6 +114,10 @@ def run(
         raise FolderError(
             f"{target} is the scenario itself", "name another file with --output: it will include this one"
         )
+    if target is not None and is_file:
+        refuse_to_replace(target, force=options.force)
+    elif options.force:
+        raise FolderError("--force without a file", "it says that the FILE.yaml of --output may be replaced")
     with TerminalProgress(quiet or json) as progress:
         progress.step("assign", "predicting")
         assigned = assign(

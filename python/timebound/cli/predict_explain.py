@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from timebound.cli.common import print_json
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from timebound.scenario.model import Scenario
 
 MOST_NAMED = 5
+MOST_WAYS = 3
+"""Of the instances of a flow that was named by its bare name."""
 NAME_WIDTH = 46
 
 
@@ -25,6 +28,10 @@ def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool) 
         progress.step("predict", "working out the bounds")
         prediction = predict(runs.plan_of(scenario))
         pairs = explain.pairs_of(prediction, flows)
+        instances = len({flow for flow, _ in pairs}) > len(set(flows))
+        left_out = len(pairs) - MOST_WAYS if instances and not json else 0
+        if left_out > 0:
+            pairs = explain.by_slack(prediction, pairs)[:MOST_WAYS]
         entries = explain.explain(prediction, pairs)
         methods = explain.by_method(prediction)
     if json:
@@ -37,6 +44,10 @@ def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool) 
     else:
         for entry in entries:
             print(plain("\n".join(entry_lines(entry, methods))), end="\n\n")
+        if left_out > 0:
+            print(
+                f"These {MOST_WAYS} have the least slack; {left_out} more with --json, or by name: --explain {shlex.quote(pairs[0][0])}"
+            )
     return 0 if all(segment["explanation"] for entry in entries for segment in entry["segments"]) else 1
 
 
@@ -49,9 +60,28 @@ def entry_lines(entry: dict[str, Any], methods: dict[str, dict[tuple[str, str], 
     for place, segment in enumerate(entry["segments"]):
         lines += _segment(segment, methods, first=place == 0)
         for part in entry["between"][place] if place < len(entry["between"]) else []:
-            known = "not bounded: its own time is left out" if part["bound_ns"] is None else _time(part["bound_ns"])
-            lines.append(f"  {part['kind']} {part['name']}: {known}")
+            lines.append(f"  {part['kind']} {part['name']}: {_stage(part)}")
+            lines += [_step(step) for step in part["steps"] if len(part["steps"]) > 1]
     return lines
+
+
+def _stage(part: dict[str, Any]) -> str:
+    if part["bound_ns"] is not None:
+        return _time(part["bound_ns"])
+    if part["counted_ns"]:
+        return f"{_time(part['counted_ns'])} without the broker's own time, which is not bounded"
+    return "not bounded: its own time is left out"
+
+
+def _step(step: dict[str, Any]) -> str:
+    words = {
+        "network": f"{step['name']} over the network",
+        "broker": f"broker {step['name']}",
+        "host": "the client's host, as declared",
+    }
+    if step["bound_ns"] is None:
+        return f"{' ' * 6}{words[step['kind']]}: not bounded: its own time is left out"
+    return _row("+", step["bound_ns"], words[step["kind"]], 6)
 
 
 def _segment(

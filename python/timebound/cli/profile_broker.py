@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Quiet, print_json, stderr
+from timebound.cli.common import AsJson, Force, Quiet, print_json, refuse_to_replace, stderr
 from timebound.engine.folder import FolderError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def profile_broker(
     qos: Annotated[str, Parameter(help="Qualities of service.")] = "0,1,2",
     fan_out: Annotated[str, Parameter(help="Numbers of receivers of each message.")] = "1,2,8",
     rootless: Annotated[bool, Parameter(negative=(), help="As without root, even where there is one.")] = False,
+    force: Force = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
@@ -44,6 +45,7 @@ def profile_broker(
     file = Path(output or f"{program}.json")
     if file.is_dir() or not file.absolute().parent.is_dir():
         raise FolderError(f"{file} cannot be written", "name a file in a folder that exists with --output")
+    refuse_to_replace(file, force=force)
     try:
         with TerminalProgress(quiet or json) as progress:
             content = profile(request, progress, rootless=rootless)

@@ -7,7 +7,16 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, ScenarioName, Settings, open_scenario, print_json, stderr
+from timebound.cli.common import (
+    AsJson,
+    Force,
+    ScenarioName,
+    Settings,
+    open_scenario,
+    print_json,
+    refuse_to_replace,
+    stderr,
+)
 from timebound.engine.folder import FolderError
 
 
@@ -25,6 +34,7 @@ def show(
         Path | None,
         Parameter(name=["--output", "-o"], help="Write a file: .svg, .png, .graphml, .gml or .json (topology)."),
     ] = None,
+    force: Force = False,
     json: AsJson = False,
 ) -> int:
     """Draw a scenario's network: as text, or as SVG or PNG; or export it as GraphML, GML or topohub JSON."""
@@ -32,6 +42,8 @@ def show(
 
     loaded = open_scenario(scenario, set)
     if output is None:
+        if force:
+            raise FolderError("--force without --output", "it says that the file of --output may be replaced")
         print_json(loaded.declaration()) if json else print(draw.text(loaded))
         return 0
     writers = {
@@ -44,6 +56,7 @@ def show(
     writer = writers.get(output.suffix.lower())
     if writer is None:
         raise FolderError(f"{output}: unknown kind of file", f"end its name in one of {', '.join(writers)}")
+    refuse_to_replace(output, force=force)
     output.write_bytes(writer())
     stderr(f"written: {output}")
     return 0

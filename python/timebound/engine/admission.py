@@ -145,7 +145,7 @@ def admit(plan: Plan, flows: tuple[str, ...], *, check_buffers: bool = False) ->
     are asked for where none is named. A flow of several streams joins with all of them or not at all.
 
     Raises:
-        ScenarioError: no such flow, or streams that answer others (then arrivals depend on bounds, and one flow is no matter of its
+        ScenarioError: no such flow, one that is named twice, or streams that answer others (then arrivals depend on bounds, and one flow is no matter of its
             own streams).
     """
     named = _flows(plan, flows)
@@ -187,21 +187,17 @@ def _flows(plan: Plan, named: tuple[str, ...]) -> list[str]:
         these = [flow.name for flow in known if name in (flow.name, flow.group)]
         if not these:
             names = ", ".join(dict.fromkeys(flow.group for flow in known))
-            raise ScenarioError(
-                [
-                    Problem(
-                        file=plan.scenario.file or "<scenario>",
-                        line=0,
-                        column=0,
-                        path=name,
-                        message=f"there is no flow {name!r}",
-                        hint=f"the flows are {names}",
-                        source_line="",
-                    )
-                ]
-            )
-        found += [flow for flow in these if flow not in found]
+            raise _asked_wrongly(plan, name, f"there is no flow {name!r}", f"the flows are {names}")
+        twice = [flow for flow in these if flow in found]
+        if twice:
+            raise _asked_wrongly(plan, name, f"flow {twice[0]!r} is named twice", "a flow joins once: name it once")
+        found += these
     return found
+
+
+def _asked_wrongly(plan: Plan, name: str, message: str, hint: str) -> ScenarioError:
+    file = plan.scenario.file or "<scenario>"
+    return ScenarioError([Problem(file=file, line=0, column=0, path=name, message=message, hint=hint, source_line="")])
 
 
 def _check(plan: Plan) -> None:

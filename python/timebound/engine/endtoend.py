@@ -27,6 +27,16 @@ Covers = Literal["everything", "declared", "measured", "network"]
 
 
 @dataclass(frozen=True, slots=True)
+class StepBound:
+    """One step of a stage; `bound_ns` is None where it has no bound, or where nothing is known of a broker."""
+
+    kind: Literal["network", "broker", "host"]
+    name: str
+    """The stream and where it goes, the broker's node, or empty."""
+    bound_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One stage with its share of the bound; None with a reason where it has none, 0 for a broker of which nothing is known."""
 
@@ -34,6 +44,7 @@ class Part:
     bound_ns: int | None
     reason: str | None
     known: bool = True
+    steps: tuple[StepBound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,7 @@ def end_to_end(
     begun, jitter = False, 0
     for stage in prediction.plan.ways[flow.name, receiver]:
         total, reason, known = 0, None, True
+        steps: list[StepBound] = []
         for step in stage.steps:
             span: int | None
             match step:
@@ -99,19 +111,23 @@ def end_to_end(
                     span = outcome.actual_ns if begun else outcome.nominal_ns
                     if not begun and outcome.nominal_ns is not None and outcome.actual_ns is not None:
                         jitter = outcome.nominal_ns - outcome.actual_ns
+                    steps.append(StepBound("network", f"{stream} to {destination}", span))
                     reason = reason or outcome.reason
                 case Waiting(span_ns):
                     span = span_ns
-                case Working(_, None):
+                    steps.append(StepBound("host", "", span))
+                case Working(broker, None):
                     span, known = 0, False
+                    steps.append(StepBound("broker", broker, None))
                 case Working(broker, _):
                     span = responses[broker].span_ns
                     reason = reason or responses[broker].reason
+                    steps.append(StepBound("broker", broker, span))
             begun = True
             total += span or 0
             if span is None:
                 reason = reason or "it has no finite bound"
-        parts.append(Part(stage, total if reason is None else None, reason, known))
+        parts.append(Part(stage, total if reason is None else None, reason, known, tuple(steps)))
     covers, statement = _basis(prediction, flow, receiver)
     return EndToEnd(tuple(parts), covers, statement, jitter)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from timebound.engine.endtoend import end_to_end
@@ -42,16 +43,33 @@ def by_method(prediction: Prediction) -> Methods:
 
 
 def pairs_of(prediction: Prediction, names: Iterable[str]) -> list[Key]:
-    """(flow, receiver) of all receivers of the named flows.
+    """(flow, receiver) of all receivers of the named flows; the bare name of a flow with several instances means them all.
 
     Raises:
         ScenarioError: a name that is no flow of the scenario.
     """
     flows = {flow.name: flow for flow in prediction.plan.scenario.flows}
-    problems = [_unknown(name, list(flows)) for name in names if name not in flows]
+    groups: dict[str, list[str]] = {}
+    for flow in flows.values():
+        groups.setdefault(flow.group, []).append(flow.name)
+    problems = [_unknown(name, [*flows, *groups]) for name in names if name not in flows and name not in groups]
     if problems:
         raise ScenarioError(problems)
-    return [(name, receiver) for name in dict.fromkeys(names) for receiver in flows[name].receivers]
+    wanted = [one for name in names for one in ([name] if name in flows else groups[name])]
+    return [(name, receiver) for name in dict.fromkeys(wanted) for receiver in flows[name].receivers]
+
+
+def by_slack(prediction: Prediction, pairs: list[Key]) -> list[Key]:
+    """Those without a bound first, then those that it leaves least room to their deadline; without deadlines the longest bounds."""
+    flows = {flow.name: flow for flow in prediction.plan.scenario.flows}
+
+    def order(pair: Key) -> tuple[int, int]:
+        bound, deadline = end_to_end(prediction, flows[pair[0]], pair[1]).bound_ns, flows[pair[0]].deadline_ns
+        if bound is None:
+            return 0, 0
+        return (2, -bound) if deadline is None else (1, deadline - bound)
+
+    return sorted(pairs, key=order)
 
 
 def _unknown(name: str, known: list[str]) -> Problem:
@@ -69,7 +87,9 @@ def _unknown(name: str, known: list[str]) -> Problem:
 def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> list[dict[str, Any]]:
     """For every (flow, receiver) its segments with their explanations and the stages between them, times in ns.
 
-    `explanation` of a segment is None where there is no bound, with the `reason`.
+    `bound_ns` of a stage is None where a broker's own time is left out of it, and `counted_ns` is what it has in the whole figure all the same.
+    Its `steps` are what its bound is the sum of: streams that cross the network, brokers at work, hosts that answer. The blocking of a
+    hop has `longest_slot_ns` where a frame of any length was cut to what a time slot lets through. `explanation` of a segment is None where there is no bound, with the `reason`.
     """
     plan = prediction.plan
     flows = {flow.name: flow for flow in plan.scenario.flows}
@@ -83,6 +103,7 @@ def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> 
         segments = []
         for segment in plan.segments[name, receiver]:
             outcome = prediction.segment(segment)
+            _note_slots(prediction, answers[segment.stream, segment.destination]["explanation"])
             answer = answers[segment.stream, segment.destination]
             segments.append(
                 {
@@ -107,6 +128,8 @@ def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> 
                             "kind": part.stage.kind,
                             "name": part.stage.name,
                             "bound_ns": part.bound_ns if part.known else None,
+                            "counted_ns": part.bound_ns,
+                            "steps": [asdict(step) for step in part.steps],
                         }
                         for part in parts
                         if part.stage.kind != "network"
@@ -117,6 +140,17 @@ def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> 
             }
         )
     return found
+
+
+def _note_slots(prediction: Prediction, explanation: dict[str, Any] | None) -> None:
+    """Says of each hop whether the longest slot is what the blocking frame was cut to."""
+    links = prediction.plan.scenario.links
+    for hop in explanation["hops"] if explanation is not None else ():
+        link = links[hop["port"] // 2]
+        direction = link.backward if hop["port"] % 2 else link.forward
+        longest = None if direction.slots is None else direction.slots.longest_ns
+        cut = longest is not None and hop["blocking"]["time_ns"] == longest
+        hop["blocking"]["longest_slot_ns"] = longest if cut else None
 
 
 def least_slack(flows: list[dict[str, Any]], most: int = LEAST_SLACK) -> list[Key]:
@@ -148,7 +182,11 @@ def summary_of(prediction: Prediction, flows: list[dict[str, Any]]) -> list[dict
             if segment["explanation"] is not None
         ]
         between = [
-            [{"name": f"{part['kind']} {part['name']}", "bound_us": micros(part["bound_ns"])} for part in parts]
+            # What is known of a handshake counts in the whole figure, also where its broker's own time is left out.
+            [
+                {"name": f"{part['kind']} {part['name']}", "bound_us": micros(part["counted_ns"] or None)}
+                for part in parts
+            ]
             for parts in entry["between"]
         ]
         entries.append(
@@ -205,6 +243,9 @@ def blocker(blocking: dict[str, Any]) -> str | None:
     """Whose frame blocks, in words."""
     if blocking["by"] == "nobody":
         return None
+    slot = blocking.get("longest_slot_ns")
+    if slot is not None:
+        return f"one frame of lower priority or best effort, as long as the longest slot lets through ({slot / 1000:,.3f} us)"
     if blocking["by"] == "best-effort":
         return f"one frame of undeclared best effort, {blocking['bytes']} bytes"
     return f"one frame of {blocking['stream']} (class {blocking['class']}), {blocking['bytes']} bytes"

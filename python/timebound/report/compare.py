@@ -25,6 +25,9 @@ MOST_DIFFERENCES = 300
 # From this change on a figure is called better or worse; below it, two runs of one scenario differ by chance.
 NOTABLE = 0.02
 
+SIGNATURE = "Timebound comparison."
+"""What every comparison has in its last lines."""
+
 Pair = tuple[str, str]
 Side = Sequence[Flow | None]
 MEASURES = (
@@ -64,6 +67,14 @@ def write_comparison(folders: list[Path], out: Path) -> Path:
     return path
 
 
+def is_comparison(path: Path) -> bool:
+    """Is there a page that `write_comparison` wrote?"""
+    try:
+        return SIGNATURE in path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+
+
 def render(runs: Sequence[Run]) -> str:
     """The page as HTML text."""
     letters = [chr(ord("A") + index) for index in range(len(runs))]
@@ -76,9 +87,7 @@ def render(runs: Sequence[Run]) -> str:
         _scenarios(letters, runs),
     ]
     header = el("header", el("h1", "Comparison of runs"), _overview(letters, runs))
-    footer = el(
-        "footer", el("p", "Timebound comparison. A change in per cent is against run A; under 2 % it is not coloured.")
-    )
+    footer = el("footer", el("p", f"{SIGNATURE} A change in per cent is against run A; under 2 % it is not coloured."))
     return document("Comparison of runs (Timebound)", [header, el("main", join(sections, "\n")), footer])
 
 

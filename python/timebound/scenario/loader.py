@@ -203,6 +203,23 @@ def _worded(kind: str, details: dict[str, Any], error: Any) -> tuple[str, str]:
     if kind in limits:
         key, words = limits[kind]
         return f"{_shown(error['input'])} is out of range", f"use {words} {details[key]}"
+    lengths = {
+        "too_short": ("min_length", "at least", "entry", "entries"),
+        "too_long": ("max_length", "at most", "entry", "entries"),
+        "string_too_short": ("min_length", "at least", "character", "characters"),
+        "string_too_long": ("max_length", "at most", "character", "characters"),
+    }
+    if kind in lengths:
+        key, words, one, many = lengths[kind]
+        limit, found = details[key], len(error["input"])
+        wanted = f"{words} {limit} {one if limit == 1 else many}"
+        shown = "an empty text" if found == 0 and one == "character" else _shown(error["input"])
+        if found == 0:
+            return (
+                f"expected {wanted}, found {'an empty list' if one == 'entry' else shown}",
+                "name one, or leave the key out",
+            )
+        return f"expected {wanted}, found {found}", f"write {wanted}"
     return f"{error['msg']}: {_shown(error['input'])}", "see docs/scenario.md"
 
 

@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+OPTION = "--set "
+"""With this the name of a source begins that is no file but an option of the command line."""
+
 
 class Place(NamedTuple):
     """A place in a source: line and column count from 1; 0 means that the place is the whole source."""
@@ -49,7 +52,10 @@ class Problem:
         """The problem as a compiler prints it: message, place, the offending line with a caret, the hint."""
         lines = [f"{self.severity}: {self.message}"]
         at = str(self.place) + (f" ({self.path})" if self.path else "")
-        if self.line and self.source_line:
+        if self.file.startswith(OPTION) and self.line == 1 and self.column == 1 and len(self.source_line) <= _WIDTH:
+            # The whole value of an option: it has no lines worth counting.
+            lines.append(f" --> {self.file}={self.source_line}" + (f" ({self.path})" if self.path else ""))
+        elif self.line and self.source_line:
             number = str(self.line)
             gutter = " " * len(number)
             source, column = _window(self.source_line, self.column)
@@ -86,8 +92,10 @@ def _window(line: str, column: int) -> tuple[str, int]:
 class ScenarioError(Exception):
     """A scenario that cannot be used, with every reason."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], note: str = "") -> None:
+        """`note` is what all of them have in common."""
         self.problems: tuple[Problem, ...] = tuple(problems)
+        self.note = note
         super().__init__(self.problems)
 
     def __str__(self) -> str:
@@ -102,5 +110,7 @@ class ScenarioError(Exception):
         if len(self.problems) > most:
             parts.append(f"... and {len(self.problems) - most} more")
         count = len(self.problems)
+        if self.note:
+            parts.append(f"note: {self.note}")
         parts.append(f"{count} error{'' if count == 1 else 's'}: nothing was started")
         return "\n\n".join(parts)

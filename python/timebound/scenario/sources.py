@@ -12,7 +12,7 @@ from collections.abc import Mapping as AbstractMapping
 from pathlib import Path as FilePath
 
 from timebound.scenario.builtin import suggest
-from timebound.scenario.problems import Place
+from timebound.scenario.problems import OPTION, Place
 from timebound.scenario.tree import Mapping, Scalar, Sequence, Sources, Tree, compose, decode, resolve_plain
 
 _APPENDED = frozenset({("network", "links"), ("flows",), ("background",)})
@@ -217,7 +217,7 @@ def _substitute_scalar(
 def _overrides(overrides: AbstractMapping[str, object], sources: Sources) -> list[tuple[list[str], Tree]]:
     settings: list[tuple[list[str], Tree]] = []
     for key, value in overrides.items():
-        label = f"--set {key}"
+        label = f"{OPTION}{key}"
         text = value if isinstance(value, str) else _literal(value)
         tree = compose(text, label, sources) if text.strip() else Scalar(Place(label), None, "")
         path = key.split(".")
