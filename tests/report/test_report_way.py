@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+import pytest
 import report_runs as runs
+from rich.console import Console
 
 from timebound.cli import table
 from timebound.cli.table import broker_lines, flow_row
@@ -97,6 +100,24 @@ def test_the_figure_that_is_judged_is_shown_and_named_where_release_jitter_alone
     assert "margin is deadline minus end to end" in page
     # Nothing is said of brokers, for there are none.
     assert broker_lines({**summary, "assumptions": []}) == []
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_all_figures_of_a_run_and_the_verdict_have_room_in_80_columns(
+    lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    summary = without_brokers(2_000.0)
+    for flow in summary["flows"]:
+        flow["lost"], flow["verdict"], flow["tightness"] = lost, "violated", 1.04
+    out = io.StringIO()
+    Console(width=80, file=out).print(table.flow_table(summary))
+    rows = out.getvalue().splitlines()
+    assert all(len(row) <= 80 for row in rows)
+    assert sum("violated" in row for row in rows) == len(summary["flows"])
+    shown = titles(summary)
+    assert {"observed max", "worst found", "bound", "end to end", "deadline", "verdict"} <= set(shown)
+    assert ("lost" in shown) == bool(lost) and ("bound /found" in shown) == (not lost)
 
 
 def test_a_way_without_a_bound_says_so_where_the_network_has_one() -> None:

@@ -10,7 +10,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 MOST_ROWS = 40
-END_TO_END = "end to end"
+END_TO_END, TIGHTNESS = "end to end", "bound /found"
+MOST_NARROW = 6
+"""Figures that have room in 80 columns beside flow, receiver and verdict, if they stand close together."""
 WIDE = 110
 """Columns of a terminal with room for every method's figure."""
 MOST_REASONS = 8
@@ -72,7 +74,7 @@ def flow_table(summary: dict[str, Any], everything: str = IN_JSON) -> Table:
         "observed max",
         "worst found",
         "bound",
-        "bound /found",
+        TIGHTNESS,
         heading,
         "holistic",
         "calculus",
@@ -93,6 +95,11 @@ def flow_table(summary: dict[str, Any], everything: str = IN_JSON) -> Table:
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
     if not any(judged_apart(flow) for flow in summary["flows"]):
         used = [index for index in used if names[index] != END_TO_END]
+    if shutil.get_terminal_size().columns < WIDE:
+        if len(used) > MOST_NARROW:
+            used = [index for index in used if names[index] != TIGHTNESS]
+        if len(used) >= MOST_NARROW:
+            table.padding = (0, 0, 0, 0)
     table.add_column("flow", overflow="fold", min_width=8)
     table.add_column("receiver", overflow="fold", min_width=6)
     for index in used:
