@@ -24,7 +24,7 @@ mod wiring;
 
 pub use change::{Change, Conditions};
 pub use draws::{Chance, Draws, StreamName};
-pub use fabric::{Crossing, Fabric, Switching};
+pub use fabric::{Crossing, Fabric, Switching, takes_greatest};
 pub use frame::{DropReason, Frame, NO_LEAF, NO_STREAM, Route, Sink};
 pub use impairment::{Verdict, loss_verdicts};
 pub use port::PortCounters;

@@ -6,6 +6,7 @@ mod gate;
 mod transmission;
 
 pub use crossing::Crossing;
+pub use transmission::takes_greatest;
 
 use crate::change::Change;
 use crate::events::{Event, EventQueue, MOST_PORTS};

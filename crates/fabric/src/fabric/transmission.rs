@@ -5,7 +5,7 @@ use crate::events::{Event, LAST};
 use crate::frame::{DropReason, Sink};
 use crate::slab::NONE;
 use std::cmp::Reverse;
-use timebound_model::{PortId, Time};
+use timebound_model::{PortId, StreamId, Time};
 
 impl Fabric {
     #[inline]
@@ -222,7 +222,9 @@ impl Fabric {
             Switching::Extremes(favoured) if favoured == stream => range,
             Switching::Extremes(_) => range * (draws.bits() & 1),
             Switching::ExtremesByStream(favoured) if favoured == stream => range,
-            Switching::ExtremesByStream(_) => range * u64::from(by_stream(self.seed, port, stream)),
+            Switching::ExtremesByStream(_) => {
+                range * u64::from(takes_greatest(self.seed, PortId(port), StreamId(stream)))
+            }
         }
     }
 
@@ -242,9 +244,11 @@ impl Fabric {
     }
 }
 
-/// A bit for every stream at every port under a seed (SplitMix64's finaliser; Steele, Lea, Flood 2014).
-fn by_stream(seed: u64, port: u32, stream: u32) -> bool {
-    let mut z = seed ^ (u64::from(port) << 32 | u64::from(stream)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// Does a stream take the greatest delay at a port, under [`Switching::ExtremesByStream`]? A bit for every stream at every port under a
+/// seed (SplitMix64's finaliser; Steele, Lea, Flood 2014).
+#[must_use]
+pub fn takes_greatest(seed: u64, port: PortId, stream: StreamId) -> bool {
+    let mut z = seed ^ (u64::from(port.0) << 32 | u64::from(stream.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (z ^ (z >> 31)) & 1 == 1

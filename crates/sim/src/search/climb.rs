@@ -114,7 +114,8 @@ impl<'a> Climber<'a> {
         if (self.stop)() {
             (self.stopped, self.left) = (true, 0);
         }
-        self.evaluator.evaluate(&self.candidate, &mut self.tried);
+        self.evaluator
+            .evaluate(&self.candidate, &mut self.tried, self.stop);
         self.known.from_nominal = self.known.from_nominal.max(self.tried.from_nominal);
         if self.tried.latency > self.known.latency {
             self.known.latency = self.tried.latency;
@@ -237,8 +238,8 @@ impl<'a> Climber<'a> {
 
     fn releases(&mut self) -> u32 {
         let period = self.scene.actors[0].pattern.period;
-        // A busy period can be longer than any response in it.
-        let during = 1 + self.known.latency.saturating_mul(2) / period;
+        // A busy period can be longer than any response in it. (Releases that it does not span cannot matter to one another.)
+        let during = self.known.latency.saturating_mul(2) / period;
         let most = u64::from(self.certain_releases())
             .saturating_add(during)
             .min(u64::from(MOST_OWN));

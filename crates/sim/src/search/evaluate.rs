@@ -1,5 +1,6 @@
 //! Simulates one phasing and watches the target on its way; nothing is allocated again from one evaluation to the next.
 
+use super::machine::Machine;
 use super::moments::Moment;
 use super::phasing::{Phasing, Planned};
 use super::scene::Scene;
@@ -29,6 +30,23 @@ pub(super) struct Visit {
     pub(super) busy_since: u64,
 }
 
+impl Visit {
+    pub(super) fn new(actor: u32, (handle, tag): (u32, u32), arrived: u64) -> Self {
+        Self {
+            actor,
+            handle,
+            tag,
+            arrived,
+            started: u64::MAX,
+            busy_since: u64::MAX,
+        }
+    }
+
+    pub(super) fn start(&mut self, started: u64, busy_since: u64) {
+        (self.started, self.busy_since) = (started, busy_since);
+    }
+}
+
 /// What an evaluation says about its target.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Finding {
@@ -42,6 +60,21 @@ pub(super) struct Finding {
 }
 
 impl Finding {
+    pub(super) fn clear(&mut self, places: usize) {
+        self.visits.iter_mut().for_each(Vec::clear);
+        self.visits.resize_with(places, Vec::new);
+        (self.latency, self.from_nominal, self.handle) = (0, 0, 0);
+    }
+
+    /// A frame of the target has arrived.
+    pub(super) fn delivered(&mut self, at: u64, released: Released, handle: u32) {
+        let latency = at.saturating_sub(released.actual.0);
+        self.from_nominal = self.from_nominal.max(at.saturating_sub(released.nominal.0));
+        if latency > self.latency {
+            (self.latency, self.handle) = (latency, handle);
+        }
+    }
+
     /// The last frame of the release that took longest, in the queue at `place`.
     pub(super) fn own(&self, place: usize) -> Option<&Visit> {
         self.visits[place]
@@ -136,14 +169,8 @@ impl Sink for Watch {
     fn queued(&mut self, port: PortId, at: Time, frame: &Frame) {
         let Some(place) = self.place(port) else { return };
         self.latest[frame.handle as usize] = self.visits[place].len() as u32;
-        self.visits[place].push(Visit {
-            actor: self.actor_of[frame.stream as usize],
-            handle: frame.handle,
-            tag: frame.tag as u32,
-            arrived: at.0,
-            started: u64::MAX,
-            busy_since: u64::MAX,
-        });
+        let actor = self.actor_of[frame.stream as usize];
+        self.visits[place].push(Visit::new(actor, (frame.handle, frame.tag as u32), at.0));
     }
 
     #[inline]
@@ -165,7 +192,7 @@ impl Sink for Watch {
             false => visits.iter_mut().find(|visit| waits(visit)),
         };
         if let Some(visit) = waiting {
-            (visit.started, visit.busy_since) = (started.0, busy.1);
+            visit.start(started.0, busy.1);
         }
     }
 }
@@ -173,7 +200,10 @@ impl Sink for Watch {
 #[derive(Debug)]
 pub(super) struct Evaluator<'a> {
     pub(super) scene: &'a Scene,
-    fabric: Fabric,
+    /// Where the scene is plain enough for it.
+    machine: Option<Machine>,
+    /// Made when it is first needed.
+    fabric: Option<Fabric>,
     watch: Watch,
     planned: Vec<Planned>,
     /// Releases of streams that promise nothing: time, and which of them.
@@ -212,7 +242,8 @@ impl<'a> Evaluator<'a> {
         };
         Self {
             scene,
-            fabric: Fabric::new(Arc::clone(&scene.network), 0),
+            machine: Machine::new(scene).filter(|_| !changes),
+            fabric: None,
             watch,
             planned: Vec::new(),
             unplanned: Vec::new(),
@@ -240,32 +271,79 @@ impl<'a> Evaluator<'a> {
             .min(self.scene.span.min(self.longest).max(latency));
     }
 
-    /// Simulates the phasing; what it says about the target goes to `finding`, whose memory is used again.
-    pub(super) fn evaluate(&mut self, phasing: &Phasing, finding: &mut Finding) {
+    /// Simulates the phasing; what it says about the target goes to `finding`, whose memory is used again. Broken off by `stop`, it
+    /// says what was seen until then.
+    pub(super) fn evaluate(&mut self, phasing: &Phasing, finding: &mut Finding, stop: &dyn Fn() -> bool) {
         let origin = phasing.start(self.scene, 0);
         self.watch.clear();
-        self.fabric.reset(phasing.seed);
-        self.fabric.set_switching(phasing.switching);
-        for change in &self.before {
-            self.fabric.schedule(Time(0), change.clone());
-        }
-        // The changes come where the releases are aligned, so that frames wait and are under way.
-        for change in &self.at {
-            self.fabric.schedule(Time(origin), change.clone());
-        }
         let own =
             u64::from(phasing.releases.saturating_sub(1)).saturating_mul(self.scene.actors[0].pattern.period);
         let end = origin.saturating_add(self.expected).saturating_add(own);
-        self.enter(phasing, origin, end);
+        phasing.plan(self.scene, (end, &self.remaining), self.name, &mut self.planned);
+        let sources = self.list_others(phasing, origin, end);
+        let mut machine = self.machine.take();
+        let actors = &self.scene.actors;
+        let planned = self
+            .planned
+            .iter()
+            .map(|release| actors[release.2 as usize].stream);
+        let others = self.unplanned.iter().map(|other| sources[other.1 as usize].0);
+        match &mut machine {
+            Some(machine) if machine.has_room(planned.chain(others)) => {
+                self.enter(&sources, |watch, stream, _, released, _| {
+                    machine.enter(stream, released.actual.0, watch.releases.len() as u32);
+                });
+                let watch = &self.watch;
+                let how = (phasing.switching, phasing.seed);
+                machine.run(self.scene, how, (&watch.releases, &watch.actor_of), finding);
+            }
+            _ => self.by_fabric(phasing, (origin, own), &sources, finding, stop),
+        }
+        self.machine = machine;
+    }
+
+    fn by_fabric(
+        &mut self,
+        phasing: &Phasing,
+        (origin, own): (u64, u64),
+        sources: &[(StreamId, Vec<WireBytes>)],
+        finding: &mut Finding,
+        stop: &dyn Fn() -> bool,
+    ) {
+        let scene = self.scene;
+        let mut fabric = match self.fabric.take() {
+            Some(fabric) => fabric,
+            None => Fabric::new(Arc::clone(&scene.network), 0),
+        };
+        fabric.reset(phasing.seed);
+        fabric.set_switching(phasing.switching);
+        for change in &self.before {
+            fabric.schedule(Time(0), change.clone());
+        }
+        // The changes come where the releases are aligned, so that frames wait and are under way.
+        for change in &self.at {
+            fabric.schedule(Time(origin), change.clone());
+        }
+        self.enter(sources, |watch, stream, source, released, frames| {
+            let handle = watch.releases.len() as u32;
+            for (position, wire) in (0u64..).zip(frames) {
+                let frame = frame_of(&scene.network, stream, handle, position, *wire);
+                fabric.ingress(released.actual, source, frame);
+            }
+        });
         let step = (self.expected / STEPS).max(1);
         let mut until = origin.saturating_add(own);
         for _ in 0..MOST_STEPS {
-            self.fabric.advance(Time(until), &mut self.watch);
-            let Some(next) = self.fabric.next_timeout().filter(|_| self.watch.left > 0) else {
+            fabric.advance(Time(until), &mut self.watch);
+            let Some(next) = fabric.next_timeout().filter(|_| self.watch.left > 0) else {
                 break;
             };
+            if stop() {
+                break;
+            }
             until = until.saturating_add(step).max(next.0);
         }
+        self.fabric = Some(fabric);
         let (latency, handle) = self.watch.worst;
         finding.latency = latency;
         finding.from_nominal = self.watch.from_nominal;
@@ -274,37 +352,40 @@ impl<'a> Evaluator<'a> {
         self.watch.visits.resize_with(self.scene.places.len(), Vec::new);
     }
 
-    fn enter(&mut self, phasing: &Phasing, origin: u64, end: u64) {
-        phasing.plan(self.scene, (end, &self.remaining), self.name, &mut self.planned);
-        let scene = self.scene;
-        let sources = self.list_others(phasing, origin, end);
+    /// Hands all releases over in order of time: the fabric sorts what comes late in among all that waits.
+    fn enter(
+        &mut self,
+        sources: &[(StreamId, Vec<WireBytes>)],
+        mut release: impl FnMut(&Watch, StreamId, NodeId, Released, &[WireBytes]),
+    ) {
+        let (scene, watch) = (self.scene, &mut self.watch);
         let mut others = self.unplanned.iter().peekable();
         let mut planned = self.planned.iter().peekable();
-        // In order of time, for the fabric sorts what comes late in among all that waits.
-        while let Some(first) = planned
-            .peek()
-            .map(|release| release.0)
-            .or(others.peek().map(|other| other.0))
-        {
-            if let Some(&(at, which)) = others.next_if(|other| other.0 < first || planned.peek().is_none()) {
+        loop {
+            let first = planned.peek().map(|release| release.0);
+            if let Some(&(at, which)) = others.next_if(|other| first.is_none_or(|first| other.0 < first)) {
                 let (stream, frames) = &sources[which as usize];
                 let released = Released {
                     nominal: at,
                     actual: at,
                 };
-                let from = (*stream, scene.network.streams[stream.index()].source);
-                enter(&mut self.fabric, &mut self.watch, scene, from, released, frames);
+                let source = scene.network.streams[stream.index()].source;
+                release(watch, *stream, source, released, frames);
+                watch.releases.push(released);
             } else if let Some(&(_, _, actor, released)) = planned.next() {
                 let actor = &scene.actors[actor as usize];
                 let frames = &actor.pattern.frames;
                 if actor.stream.0 == 0 {
-                    self.watch.left += frames.len() as u64;
-                    self.watch.own.push(self.watch.releases.len() as u32);
+                    watch.left += frames.len() as u64;
+                    watch.own.push(watch.releases.len() as u32);
                 }
-                let from = (actor.stream, actor.source);
-                enter(&mut self.fabric, &mut self.watch, scene, from, released, frames);
+                release(watch, actor.stream, actor.source, released, frames);
+                watch.releases.push(released);
+            } else {
+                break;
             }
         }
+        watch.latest.resize(watch.releases.len(), u32::MAX);
     }
 
     /// Releases of all streams that promise nothing, in order of time; returns what each of them sends at a time.
@@ -330,22 +411,21 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-fn enter(
-    fabric: &mut Fabric,
-    watch: &mut Watch,
-    scene: &Scene,
-    (stream, source): (StreamId, NodeId),
-    released: Released,
-    frames: &[WireBytes],
-) {
-    let handle = watch.releases.len() as u32;
-    watch.releases.push(released);
-    watch.latest.push(u32::MAX);
-    for (position, wire) in (0u64..).zip(frames) {
-        fabric.ingress(
-            released.actual,
-            source,
-            frame_of(&scene.network, stream, handle, position, *wire),
-        );
+#[cfg(test)]
+impl Evaluator<'_> {
+    pub(super) fn has_machine(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    pub(super) fn saw_a_tie(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.tie)
+    }
+
+    /// Everything by the fabric, also what is plain enough for the machine.
+    pub(super) fn with_fabric(self) -> Self {
+        Self {
+            machine: None,
+            ..self
+        }
     }
 }

@@ -5,10 +5,16 @@
 //! has random streams of its own: what is found depends on the network, the number of evaluations and the seed, never on the threads.
 
 mod climb;
+#[cfg(test)]
+#[path = "../../../fabric/tests/common/mod.rs"]
+mod common;
 mod cutout;
 mod evaluate;
+mod machine;
 mod moments;
 mod moves;
+#[cfg(test)]
+mod parity;
 mod phasing;
 mod relevance;
 mod scene;

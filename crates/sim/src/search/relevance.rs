@@ -100,13 +100,9 @@ fn smallest_frame(network: &Network, stream: StreamId) -> WireBytes {
 }
 
 #[cfg(test)]
-#[path = "../../../fabric/tests/common/mod.rs"]
-mod common;
-
-#[cfg(test)]
 mod tests {
-    use super::common::{TICKS, direction, host, link, network, stream, switch};
     use super::*;
+    use crate::search::common::{TICKS, direction, host, link, network, stream, switch};
 
     #[test]
     fn what_comes_late_counts_the_least_way_to_the_last_queue() {
