@@ -49,6 +49,16 @@ impl Demand {
         u64::try_from(scaled).unwrap_or(u64::MAX)
     }
     pub(crate) fn set_jitter(&mut self, jitter: u64) {
+        // Within the same period nothing is divided. A new demand has no first step yet.
+        let (up, down) = (
+            jitter.saturating_sub(self.jitter),
+            self.jitter.saturating_sub(jitter),
+        );
+        if up < self.first_step && self.first_step + down <= self.period {
+            self.first_step = self.first_step - up + down;
+            self.jitter = jitter;
+            return;
+        }
         self.jitter = jitter;
         if jitter < self.period {
             self.first_step = self.period - jitter;

@@ -28,15 +28,17 @@
 //! the steps of `H`; a merge of the two lists then serves every distinct `C_i`.
 
 mod responses;
+mod sorted;
 mod steps;
 
 use crate::bundle::{Bundle, Line};
 use crate::demand::{Effort, HORIZON, SHARE};
 use responses::{Form, Vertex, bounded};
 pub(crate) use responses::{Responses, Worst};
+pub(crate) use sorted::{Release, Shift, Sorted};
 use std::collections::BinaryHeap;
 pub(crate) use steps::held_back;
-use steps::{Rising, Step, climb, collect, first_piece, pieces, risen, take};
+use steps::{Rising, Step, Steps, climb, collect, first_piece, pieces, risen};
 /// Steps that one port may cost before the closed form takes over.
 const STEPS_PER_SWEEP: u64 = 1 << 18;
 
@@ -53,10 +55,15 @@ pub(crate) struct Level<S, H> {
 /// Buffers of a sweep, kept from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    vertices: Vec<Vertex>,
-    higher: Vec<(u64, u64)>,
     same_steps: BinaryHeap<Step>,
     higher_steps: BinaryHeap<Step>,
+    lists: Lists,
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    vertices: Vec<Vertex>,
+    higher: Vec<(u64, u64)>,
     stairs: Vec<(u64, Option<Line>)>,
     rising: Vec<Rising>,
 }
@@ -79,9 +86,9 @@ where
             .fold(0u64, |sum, bundle| sum.saturating_add(first_piece(&bundle)));
         let form = if self.sweep(at_once, scratch, effort)? {
             Form::Exact {
-                vertices: &scratch.vertices,
+                vertices: &scratch.lists.vertices,
                 at_once,
-                steps: &scratch.higher,
+                steps: &scratch.lists.higher,
             }
         } else {
             self.fluid()?
@@ -135,17 +142,54 @@ where
         reach
     }
 
+    /// The same from lists of all releases, each complete up to `horizon` and beginning with the first that is not there at once.
+    /// No line may have a slope below 1. `None` also where that takes too many steps or the lists are too short.
+    pub(crate) fn responses_of_lists<'s>(
+        &self,
+        (same, higher): (Sorted<'_>, Sorted<'_>),
+        horizon: u64,
+        scratch: &'s mut Scratch,
+        effort: &mut Effort,
+    ) -> Option<Responses<'s>> {
+        let at_once = sum(self.higher.clone());
+        let limits = (u64::MAX, effort);
+        if !self.run(at_once, (same, higher), &mut scratch.lists, limits)? {
+            return None;
+        }
+        let found = Responses {
+            blocking: self.blocking,
+            form: Form::Exact {
+                vertices: &scratch.lists.vertices,
+                at_once,
+                steps: &scratch.lists.higher,
+            },
+        };
+        let last = scratch.lists.vertices.last().map_or(0, |vertex| vertex.t);
+        let end = found.end().unwrap_or(u64::MAX);
+        (end.max(last) <= horizon).then_some(found)
+    }
+
     /// Lists the vertices of `S` and the steps of `H` up to the end of the busy period; `Some(false)` if that takes too many steps.
     fn sweep(&self, at_once: u64, scratch: &mut Scratch, effort: &mut Effort) -> Option<bool> {
         let limit = self.gather(scratch);
-        let Scratch {
+        let steps = (&mut scratch.same_steps, &mut scratch.higher_steps);
+        self.run(at_once, steps, &mut scratch.lists, (limit, effort))
+    }
+
+    /// The same with the releases of the class and of all higher ones, however they are kept.
+    fn run(
+        &self,
+        at_once: u64,
+        (mut same_steps, mut higher_steps): (impl Steps, impl Steps),
+        lists: &mut Lists,
+        (limit, effort): (u64, &mut Effort),
+    ) -> Option<bool> {
+        let Lists {
             vertices,
             higher: steps,
-            same_steps,
-            higher_steps,
             stairs,
             rising,
-        } = scratch;
+        } = lists;
         vertices.clear();
         steps.clear();
         stairs.clear();
@@ -178,7 +222,7 @@ where
                 lines: rising.len() as u64,
             });
             let mut end = self.blocking.checked_add(after)?.checked_add(higher)?;
-            while let Some(step) = take(higher_steps, end) {
+            while let Some(step) = higher_steps.take(end) {
                 steps.push((step.at, step.weight));
                 higher = higher.checked_add(step.weight)?;
                 end = end.checked_add(step.weight)?;
@@ -191,7 +235,7 @@ where
                 return None;
             }
             budget = budget.saturating_sub(1 + rising.len() as u64);
-            let next_step = same_steps.peek().map_or(u64::MAX, |step| step.at);
+            let next_step = same_steps.next();
             if budget == 0 || (rising.is_empty() && end <= next_step) {
                 effort.spend(start - budget);
                 return Some(budget > 0);
@@ -211,7 +255,7 @@ where
                 return Some(true);
             }
             before = risen(rising, stairs, t, still)?;
-            while let Some(step) = take(same_steps, t) {
+            while let Some(step) = same_steps.take(t) {
                 budget = budget.saturating_sub(1);
                 still = climb(stairs, rising, step, t, still)?;
                 if budget == 0 {

@@ -1,7 +1,7 @@
 //! Cycles in which something may have become less: where iterating upward may begin, see [`super::settle`].
 
 use super::Admission;
-use super::settle::{least, respond, same_responses};
+use super::evaluate::{least, respond, same_responses};
 use super::state::{Group, Now, RANKS};
 use crate::bundle::{Bundle, Sums};
 use crate::demand::{Demand, HORIZON};
@@ -16,7 +16,7 @@ impl Admission {
         for position in start..end {
             let level = self.ranks.order[position as usize];
             let kept = &self.state.levels[level as usize];
-            slots.extend(&kept.pending);
+            slots.extend(&self.state.pending[level as usize]);
             if kept.slots == 0 || !(kept.must || kept.now.is_busy) || self.state.is_hopeless(level as usize) {
                 continue;
             }
@@ -56,7 +56,10 @@ impl Admission {
             let slots = group.slots.iter().zip(&group.demands);
             let least = slots.map(|(slot, demand)| {
                 let data = &self.state.slots[*slot as usize];
-                let jitter = data.floor.saturating_sub(data.earliest).saturating_sub(data.own);
+                let jitter = self.state.rest[*slot as usize]
+                    .floor
+                    .saturating_sub(data.earliest)
+                    .saturating_sub(data.own);
                 let mut demand = *demand;
                 demand.set_jitter(jitter.min(HORIZON));
                 demand
@@ -108,7 +111,7 @@ impl Admission {
             is_unbounded: false,
             end: u64::MAX,
             is_busy: true,
-            gave_up: false,
+            ..Now::default()
         })
     }
 
@@ -117,20 +120,21 @@ impl Admission {
         let mut todo = vec![slot];
         while let Some(slot) = todo.pop() {
             let level = self.state.slots[slot as usize].level;
-            let reach = self.arrive(slot);
-            self.spread(level, reach);
+            self.worker.moves.clear();
+            let is_other = self.arrive(slot);
+            self.spread(level, is_other);
             let before = self.state.slots[slot as usize].departure;
             self.depart(slot);
             if self.state.slots[slot as usize].departure == before {
                 continue;
             }
-            let mut child = self.state.slots[slot as usize].first_child;
+            let mut child = self.state.rest[slot as usize].first_child;
             while child != NONE {
                 let data = &self.state.slots[child as usize];
                 if (start..end).contains(&self.ranks.position[data.level as usize]) {
                     todo.push(child);
                 }
-                child = data.sibling;
+                child = self.state.rest[child as usize].sibling;
             }
         }
     }

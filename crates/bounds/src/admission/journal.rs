@@ -12,19 +12,32 @@ struct SlotBefore {
 
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    transaction: u64,
+    transaction: u32,
     slots: Vec<SlotBefore>,
     levels: Vec<(u32, Now)>,
+    /// The transaction that touched each stream last.
+    stamps: Vec<u32>,
     /// Streams of which a receiver's bound moved.
     pub(super) touched: Vec<u32>,
+    /// Those of them that may have missed a deadline meanwhile; some more than once.
+    pub(super) suspects: Vec<u32>,
 }
 
 impl Journal {
-    pub(super) fn begin(&mut self) {
-        self.transaction += 1;
+    pub(super) fn begin(&mut self, state: &mut State) {
+        self.transaction = self.transaction.wrapping_add(1);
+        if self.transaction == 0 {
+            // Once in four thousand million transactions, lest an old number be taken for the new one.
+            self.transaction = 1;
+            self.stamps.fill(0);
+            state.slots.iter_mut().for_each(|slot| slot.saved = 0);
+            state.levels.iter_mut().for_each(|level| level.saved = 0);
+        }
+        self.stamps.resize(state.streams.len().max(self.stamps.len()), 0);
         self.slots.clear();
         self.levels.clear();
         self.touched.clear();
+        self.suspects.clear();
     }
 
     /// Keeps a slot as it is, the first time.
@@ -48,23 +61,24 @@ impl Journal {
         }
     }
 
-    pub(super) fn touch(&mut self, flow: u32, state: &mut State) {
-        let Some(flow) = &state.flows[flow as usize] else {
-            return;
-        };
-        if let Some(entry) = &mut state.streams[flow.stream.index()]
-            && std::mem::replace(&mut entry.touched, self.transaction) != self.transaction
-        {
-            self.touched.push(flow.stream.0);
+    /// A receiver's bound moved.
+    pub(super) fn touch(&mut self, stream: u32) {
+        if self.stamps.len() <= stream as usize {
+            self.stamps.resize(stream as usize + 1, 0);
+        }
+        if std::mem::replace(&mut self.stamps[stream as usize], self.transaction) != self.transaction {
+            self.touched.push(stream);
         }
     }
 
     /// Undoes all of it; flows must still stand where they stood.
     pub(super) fn undo(&mut self, state: &mut State) {
+        let mut moves = Vec::new();
         for before in self.slots.drain(..) {
+            moves.clear();
             let slot = before.slot as usize;
             let jitter = before.latest.saturating_sub(state.slots[slot].earliest);
-            state.set_jitter(slot, (!before.is_late).then_some(jitter));
+            state.set_jitter(slot, (!before.is_late).then_some(jitter), &mut moves);
             state.slots[slot].latest = before.latest;
             state.slots[slot].departure = before.departure;
         }

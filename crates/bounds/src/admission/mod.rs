@@ -10,6 +10,8 @@
 //! | `slots` | room for streams that come and go |
 //! | `ranks` | in which order levels are looked at |
 //! | `settle` | from a change to the numbers that follow |
+//! | `evaluate` | what a level answers |
+//! | `leeway` | what need not be worked out again |
 //! | `cycles` | where a cycle may begin again after something became less |
 //! | `journal` | undoing, and comparing with before |
 //! | `verdict` | what a change would break |
@@ -17,7 +19,9 @@
 //! | `search` | what would still be admitted |
 
 mod cycles;
+mod evaluate;
 mod journal;
+mod leeway;
 mod ranks;
 mod reason;
 mod search;
@@ -125,7 +129,7 @@ impl Admission {
             worker: Worker::new(),
             names: BTreeMap::new(),
         };
-        admission.journal.begin();
+        admission.journal.begin(&mut admission.state);
         admission.sort();
         let mut dirty = Vec::new();
         for stream in streams {
@@ -139,7 +143,7 @@ impl Admission {
         }
         // Nothing refuses a network that is already there: cycles that do not settle get no bound.
         let _ = admission.settle(Moves::Up, true);
-        admission.journal.begin();
+        admission.journal.begin(&mut admission.state);
         admission
     }
 
@@ -203,7 +207,7 @@ impl Admission {
     /// [`Misuse::Unknown`].
     pub fn remove(&mut self, id: StreamId) -> Result<Stream, Misuse> {
         self.stream(id).ok_or(Misuse::Unknown(id))?;
-        self.journal.begin();
+        self.journal.begin(&mut self.state);
         let mut dirty = Vec::new();
         self.state.detach(&self.network, id.0, &mut dirty);
         self.mark(&dirty);
@@ -224,7 +228,7 @@ impl Admission {
     fn exchange(&mut self, old: Option<u32>, stream: Stream, keep: bool) -> Decision {
         self.ranks.learn(&stream.tree);
         self.sort();
-        self.journal.begin();
+        self.journal.begin(&mut self.state);
         let before = old.map_or_else(Vec::new, |old| self.utilisations(old));
         let new = self.state.allot(&self.network, stream);
         let mut dirty = Vec::new();
@@ -276,7 +280,7 @@ impl Admission {
             self.state.attach(&self.network, old, jitters, &mut dirty);
         }
         self.state.release(new);
-        self.journal.begin();
+        self.journal.begin(&mut self.state);
     }
 
     /// The overloaded ports of a stream's way.
@@ -343,6 +347,12 @@ impl Admission {
         self.worker.evaluations
     }
 
+    /// How often the last request moved arrivals of a class at a port, or of one above it, and provably left its responses as they were.
+    #[must_use]
+    pub const fn spared(&self) -> u64 {
+        self.worker.spared
+    }
+
     fn result_of(&self, id: u32) -> StreamResult {
         let Some(entry) = &self.state.streams[id as usize] else {
             return StreamResult {
@@ -366,7 +376,7 @@ impl Admission {
         let path = self.path(id, leaf);
         let last = path
             .last()
-            .and_then(|slot| self.state.flows[self.state.slots[*slot as usize].flow as usize].as_ref());
+            .and_then(|slot| self.state.flows[self.state.rest[*slot as usize].flow as usize].as_ref());
         let (Some(from_nominal), Some(flow)) = (self.bound_at(id, leaf, departure), last) else {
             let (port, reason) = self.reason(id, leaf);
             return match port {
@@ -409,9 +419,19 @@ impl Admission {
     fn hop(&self, slot: u32, next: Option<&u32>) -> HopResult {
         let data = &self.state.slots[slot as usize];
         let port = PortId(data.level / state::RANKS as u32);
-        let worst = &self.state.levels[data.level as usize].now.outcome.worst;
-        let found = worst.binary_search_by_key(&data.own, |(own, _)| *own);
-        let worst = found.map(|place| worst[place].1).unwrap_or_default();
+        let now = &self.state.levels[data.level as usize].now;
+        let known = &now.outcome.worst;
+        let found = known.binary_search_by_key(&data.own, |(own, _)| *own);
+        let mut worst = found.map(|place| known[place].1).unwrap_or_default();
+        if now.is_moved
+            && let Some(present) = self.worst_now(data.level as usize, data.own)
+        {
+            debug_assert_eq!(
+                worst.response, present.response,
+                "a level kept the responses that it should not have"
+            );
+            worst = present;
+        }
         HopResult {
             port,
             name: self.network.port_name(port).into(),

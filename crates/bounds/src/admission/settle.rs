@@ -11,12 +11,12 @@
 //! between), all others and those whose flows have changed begin at the responses of the least jitters.
 
 use super::Admission;
-use super::state::{Level as Kept, Now, RANKS, Reach};
-use crate::bundle::Bundle;
+use super::leeway::{Left, Move};
+use super::state::{Now, RANKS};
 use crate::demand::{Effort, HORIZON};
 use crate::layout::NONE;
-use crate::level::{Level, Scratch};
-use crate::settled::{NEVER, Outcome};
+use crate::level::{Release, Scratch};
+use crate::settled::NEVER;
 
 /// How numbers may move in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,12 @@ pub(super) struct Worker {
     pub(super) scratch: Scratch,
     pub(super) effort: Effort,
     pub(super) evaluations: u64,
+    pub(super) spared: u64,
+    /// Releases above a level, and moves.
+    pub(super) higher: Vec<Release>,
+    pub(super) moves: Vec<Move>,
+    /// Slots and their new arrivals or departures.
+    times: Vec<(u32, u64)>,
 }
 
 impl Worker {
@@ -46,42 +52,17 @@ impl Worker {
             scratch: Scratch::default(),
             effort: Effort::for_hops(0),
             evaluations: 0,
+            spared: 0,
+            higher: Vec::new(),
+            moves: Vec::new(),
+            times: Vec::new(),
         }
     }
     pub(super) fn begin(&mut self, hops: usize) {
         self.effort = Effort::for_hops(hops);
         self.evaluations = 0;
+        self.spared = 0;
     }
-}
-
-/// The bundles of some levels of a port.
-fn bundles(levels: &[Kept], shaped: bool) -> impl Iterator<Item = Bundle<'_>> + Clone {
-    let groups = levels.iter().flat_map(|level| &level.groups);
-    groups.filter_map(move |group| group.bundle(shaped))
-}
-
-/// The outcome of a level and the end of its busy period.
-pub(super) fn respond<'a, S, H>(
-    level: &Level<S, H>,
-    owns: &[(u64, u32)],
-    scratch: &mut Scratch,
-    effort: &mut Effort,
-) -> Option<(Outcome, u64)>
-where
-    S: Iterator<Item = Bundle<'a>> + Clone,
-    H: Iterator<Item = Bundle<'a>> + Clone,
-{
-    let responses = level.responses(scratch, effort)?;
-    let mut worst = Vec::with_capacity(owns.len());
-    for &(own, _) in owns {
-        worst.push((own, responses.of(own)?));
-    }
-    let outcome = Outcome {
-        worst,
-        backlog: responses.backlog(),
-        pending: responses.pending(),
-    };
-    Some((outcome, responses.end().unwrap_or(u64::MAX)))
 }
 
 impl Admission {
@@ -97,7 +78,7 @@ impl Admission {
     pub(super) fn mark_slot(&mut self, slot: u32) {
         let data = &mut self.state.slots[slot as usize];
         if !std::mem::replace(&mut data.is_pending, true) {
-            self.state.levels[data.level as usize].pending.push(slot);
+            self.state.pending[data.level as usize].push(slot);
             self.queue.push(self.ranks.position[data.level as usize]);
         }
     }
@@ -109,7 +90,7 @@ impl Admission {
             self.queue.remove(position);
             let level = self.ranks.order[position as usize] as usize;
             self.state.levels[level].must = false;
-            for slot in std::mem::take(&mut self.state.levels[level].pending) {
+            for slot in std::mem::take(&mut self.state.pending[level]) {
                 self.state.slots[slot as usize].is_pending = false;
             }
             from = position + 1;
@@ -177,197 +158,167 @@ impl Admission {
     }
 
     /// Takes new arrivals of a level, evaluates it if they matter, and passes on what is news.
+    ///
+    /// Slots lie far apart. Short loops over all of them let the processor fetch many at a time.
     fn look_at(&mut self, position: u32) {
         let level = self.ranks.order[position as usize];
-        let pending = std::mem::take(&mut self.state.levels[level as usize].pending);
-        let mut reach = Reach::NONE;
-        for &slot in &pending {
-            self.state.slots[slot as usize].is_pending = false;
-            reach.join(self.arrive(slot));
-        }
-        self.spread(level, reach);
+        let pending = std::mem::take(&mut self.state.pending[level as usize]);
+        let is_other = self.arrive_all(level as usize, &pending);
+        self.spread(level, is_other);
         self.queue.remove(position);
         let all = std::mem::take(&mut self.state.levels[level as usize].must) && self.evaluate(level);
         if all {
             let groups = std::mem::take(&mut self.state.levels[level as usize].groups);
-            for slot in groups.iter().flat_map(|group| &group.slots) {
-                self.depart(*slot);
-            }
+            self.depart_all(groups.iter().flat_map(|group| &group.slots));
             self.state.levels[level as usize].groups = groups;
         } else {
-            pending.iter().for_each(|slot| self.depart(*slot));
+            self.depart_all(pending.iter());
         }
-        let kept = &mut self.state.levels[level as usize];
-        if kept.pending.is_empty() {
-            kept.pending = pending;
-            kept.pending.clear();
+        let kept = &mut self.state.pending[level as usize];
+        if kept.is_empty() {
+            *kept = pending;
+            kept.clear();
         }
     }
 
-    /// When frames reach a slot at the latest, from the slot before.
-    pub(super) fn arrive(&mut self, slot: u32) -> Reach {
+    /// [`Admission::arrive`] of slots of one level.
+    fn arrive_all(&mut self, level: usize, slots: &[u32]) -> bool {
+        self.worker.moves.clear();
+        let mut arrivals = std::mem::take(&mut self.worker.times);
+        arrivals.clear();
+        for &slot in slots {
+            let data = &self.state.slots[slot as usize];
+            let before = match data.parent {
+                NONE => 0,
+                parent => self.state.slots[parent as usize].departure,
+            };
+            let latest = before.saturating_add(data.traversal);
+            let data = &mut self.state.slots[slot as usize];
+            data.is_pending = false;
+            if latest != data.latest {
+                arrivals.push((slot, latest));
+            }
+        }
+        // What comes next reads the demands at any rate.
+        let groups = &self.state.levels[level].groups;
+        let jitters = arrivals.iter().map(|(slot, _)| {
+            let data = &self.state.slots[*slot as usize];
+            groups[data.group as usize].demands[data.place as usize].jitter()
+        });
+        std::hint::black_box(jitters.fold(0, |all, jitter| all | jitter));
+        let mut is_other = false;
+        for &(slot, latest) in &arrivals {
+            is_other |= self.arrive_at(slot, latest);
+        }
+        self.worker.times = arrivals;
+        is_other
+    }
+
+    /// [`Admission::depart`] of slots of one level.
+    fn depart_all<'a>(&mut self, slots: impl Iterator<Item = &'a u32>) {
+        let mut departures = std::mem::take(&mut self.worker.times);
+        departures.clear();
+        for &slot in slots {
+            let at = self.departure_of(slot);
+            if at != self.state.slots[slot as usize].departure {
+                departures.push((slot, at));
+            }
+        }
+        for &(slot, at) in &departures {
+            self.depart_at(slot, at);
+        }
+        self.worker.times = departures;
+    }
+
+    /// When frames reach a slot at the latest, from the slot before. True if that is more than a move of its releases, which are added to
+    /// the moves.
+    pub(super) fn arrive(&mut self, slot: u32) -> bool {
         let data = &self.state.slots[slot as usize];
         let before = match data.parent {
             NONE => 0,
             parent => self.state.slots[parent as usize].departure,
         };
         let latest = before.saturating_add(data.traversal);
-        if latest == data.latest {
-            return Reach::NONE;
-        }
+        latest != data.latest && self.arrive_at(slot, latest)
+    }
+
+    fn arrive_at(&mut self, slot: u32, latest: u64) -> bool {
         self.journal.slot(slot, &mut self.state);
         let data = &mut self.state.slots[slot as usize];
         data.latest = latest;
         let jitter = (latest <= HORIZON).then(|| latest.saturating_sub(data.earliest));
-        self.state.set_jitter(slot as usize, jitter)
+        self.state
+            .set_jitter(slot as usize, jitter, &mut self.worker.moves)
     }
 
-    /// Marks this level and those below it at its port for which the change matters.
-    pub(super) fn spread(&mut self, level: u32, reach: Reach) {
-        if !reach.at_once && reach.first_step == u64::MAX {
+    /// Marks this level and those below it at its port for which the moves of its slots matter; all, if there is more than that.
+    pub(super) fn spread(&mut self, level: u32, is_other: bool) {
+        if !is_other && self.worker.moves.is_empty() {
             return;
         }
+        let rank = level as usize % RANKS;
         let last = (level as usize / RANKS + 1) * RANKS;
         for below in level as usize..last {
             let kept = &mut self.state.levels[below];
-            if kept.slots > 0 && (reach.at_once || reach.first_step <= kept.now.end) {
+            if kept.slots == 0 || kept.must {
+                continue;
+            }
+            let left = if is_other {
+                Left::Yes
+            } else {
+                let end = kept.now.end;
+                kept.now
+                    .leeway
+                    .is_left_by(&self.worker.moves, rank, below == level as usize, end)
+            };
+            if left == Left::Moved {
+                kept.now.is_moved = true;
+                self.worker.spared += 1;
+            }
+            if left == Left::Yes {
                 kept.must = true;
                 self.queue.push(self.ranks.position[below]);
             }
         }
     }
 
-    /// Works out the responses of a level; true if any of them is news.
-    fn evaluate(&mut self, level: u32) -> bool {
-        if self.state.levels[level as usize].slots == 0 {
-            self.replace(level, Now::default());
-            return false;
-        }
-        self.worker.evaluations += 1;
-        let gave_up = self.state.levels[level as usize].now.gave_up;
-        let now = if self.state.is_hopeless(level as usize) {
-            Now {
-                is_unbounded: true,
-                gave_up,
-                ..Now::default()
-            }
-        } else if gave_up
-            || self.state.levels[level as usize].late > 0
-            || self.state.is_unbounded_above(level as usize)
-        {
-            // Only a change of flows or of what is above can mend that; both evaluate the level.
-            Now {
-                is_unbounded: true,
-                is_busy: true,
-                gave_up,
-                ..Now::default()
-            }
-        } else {
-            self.analyse(level as usize)
-        };
-        self.replace(level, now)
-    }
-
-    /// Puts new responses in the place of the old ones; true if they differ.
-    pub(super) fn replace(&mut self, level: u32, now: Now) -> bool {
-        let kept = &mut self.state.levels[level as usize];
-        let old = std::mem::replace(&mut kept.now, now);
-        let turned = old.is_unbounded != kept.now.is_unbounded;
-        let differs = turned || !same_responses(&old.outcome, &kept.now.outcome);
-        self.journal.level(level, kept, old);
-        if turned {
-            // What is below it at the port has no bound either, or may have one again.
-            let last = (level as usize / RANKS + 1) * RANKS;
-            for below in level as usize + 1..last {
-                if self.state.levels[below].slots > 0 {
-                    self.mark(&[below as u32]);
-                }
-            }
-        }
-        differs
-    }
-
-    fn analyse(&mut self, index: usize) -> Now {
-        let base = index / RANKS * RANKS;
-        for level in &mut self.state.levels[base..=index] {
-            level.groups.iter_mut().for_each(super::state::Group::refresh);
-        }
-        let (higher, same) = (&self.state.levels[base..index], &self.state.levels[index..=index]);
-        let kept = &same[0];
-        let mut found = |shaped: bool| {
-            let level = Level {
-                blocking: kept.blocking,
-                same: bundles(same, shaped),
-                higher: bundles(higher, shaped),
-            };
-            respond(
-                &level,
-                &kept.owns,
-                &mut self.worker.scratch,
-                &mut self.worker.effort,
-            )
-        };
-        let is_slow = kept.groups.iter().any(super::state::Group::is_slow);
-        let mut outcome = found(true);
-        let slow_above = higher.iter().flat_map(|level| &level.groups);
-        let any_slow = is_slow || slow_above.clone().any(super::state::Group::is_slow);
-        if is_slow {
-            outcome = least(outcome, found(false));
-        }
-        let Some((outcome, end)) = outcome else {
-            return Now {
-                is_unbounded: true,
-                is_busy: true,
-                end: u64::MAX,
-                ..Now::default()
-            };
-        };
-        let mut groups = higher.iter().chain(same).flat_map(|level| &level.groups);
-        Now {
-            outcome,
-            is_unbounded: false,
-            // Where a line rises slowly, what counts and what does not is not known so exactly.
-            end: if any_slow { u64::MAX } else { end },
-            is_busy: any_slow || groups.any(|group| group.has_steps(end)),
-            gave_up: false,
-        }
-    }
-
     /// The departure of a slot whose arrivals or responses changed; readers of it are marked if it did.
     pub(super) fn depart(&mut self, slot: u32) {
+        let at = self.departure_of(slot);
+        if at != self.state.slots[slot as usize].departure {
+            self.depart_at(slot, at);
+        }
+    }
+
+    fn departure_of(&self, slot: u32) -> u64 {
         let data = &self.state.slots[slot as usize];
         let now = &self.state.levels[data.level as usize].now;
-        let at = match now.response(data.own) {
+        match now.response(data.own) {
             NEVER => NEVER,
             _ if data.is_late => NEVER,
             response => data.latest.max(data.earliest).saturating_add(response),
-        };
-        if at == data.departure {
-            return;
         }
+    }
+
+    fn depart_at(&mut self, slot: u32, at: u64) {
         self.journal.slot(slot, &mut self.state);
         let data = &mut self.state.slots[slot as usize];
         data.departure = at;
         if data.is_leaf {
-            let flow = data.flow;
-            self.journal.touch(flow, &mut self.state);
+            let rest = &self.state.rest[slot as usize];
+            self.journal.touch(rest.stream);
+            if at > rest.limit {
+                self.journal.suspects.push(rest.stream);
+            }
         }
-        let mut child = self.state.slots[slot as usize].first_child;
+        if self.state.slots[slot as usize].is_chain {
+            self.mark_slot(slot + 1);
+            return;
+        }
+        let mut child = self.state.rest[slot as usize].first_child;
         while child != NONE {
             self.mark_slot(child);
-            child = self.state.slots[child as usize].sibling;
+            child = self.state.rest[child as usize].sibling;
         }
-    }
-}
-
-pub(super) fn same_responses(a: &Outcome, b: &Outcome) -> bool {
-    let mut pairs = a.worst.iter().zip(&b.worst);
-    a.worst.len() == b.worst.len() && pairs.all(|(a, b)| a.0 == b.0 && a.1.response == b.1.response)
-}
-
-pub(super) fn least(shaped: Option<(Outcome, u64)>, plain: Option<(Outcome, u64)>) -> Option<(Outcome, u64)> {
-    match (shaped, plain) {
-        (Some((shaped, end)), Some((plain, other))) => Some((shaped.or_less(plain), end.max(other))),
-        (shaped, plain) => shaped.or(plain),
     }
 }

@@ -1,8 +1,53 @@
 //! Room for streams that come and go: slots of a flow side by side, in blocks that are used again.
 
-use super::state::{Entry, Slot, State};
+use super::state::{Entry, State};
 use crate::layout::{Flow, NONE, crossing};
 use timebound_model::{Network, Stream};
+
+/// A flow at a port: what following a change needs, in one cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Slot {
+    /// Latest arrival after the nominal release.
+    pub(super) latest: u64,
+    /// Latest departure after the nominal release, or [`crate::settled::NEVER`].
+    pub(super) departure: u64,
+    pub(super) traversal: u64,
+    pub(super) earliest: u64,
+    pub(super) own: u64,
+    pub(super) level: u32,
+    /// Position among the level's groups, and in that group.
+    pub(super) group: u32,
+    pub(super) place: u32,
+    /// The slot that feeds this one.
+    pub(super) parent: u32,
+    /// The transaction that saved it last; 0: none.
+    pub(super) saved: u32,
+    /// Does a receiver lie behind it?
+    pub(super) is_leaf: bool,
+    /// No bound on its arrivals.
+    pub(super) is_late: bool,
+    /// On its level's list of slots to look at.
+    pub(super) is_pending: bool,
+    /// Does it feed the slot that follows it in memory, and no other?
+    pub(super) is_chain: bool,
+}
+
+/// The rest of a slot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    /// The slots that it feeds.
+    pub(super) first_child: u32,
+    pub(super) sibling: u32,
+    pub(super) flow: u32,
+    pub(super) stream: u32,
+    /// Did the switch before it copy the frame?
+    pub(super) is_copied: bool,
+    /// The departure, were every response its own transmission: no solution is less.
+    pub(super) floor: u64,
+    /// Of a leaf: a departure up to this meets the deadline.
+    pub(super) limit: u64,
+}
 
 impl State {
     /// Makes room for a stream and its flows; nothing is attached yet.
@@ -22,7 +67,7 @@ impl State {
         for mut flow in found {
             flow.first_hop = self.allot_slots(hops);
             let index = self.free_flows.pop().unwrap_or(self.flows.len() as u32);
-            self.fill(network, &stream, &flow, index);
+            self.fill(network, &stream, &flow, (index, id));
             flows.push(index);
             put(&mut self.flows, index, flow);
         }
@@ -39,7 +84,6 @@ impl State {
                 stream,
                 flows,
                 is_incomplete,
-                touched: 0,
             },
         );
         id
@@ -51,16 +95,21 @@ impl State {
         }
         let start = self.slots.len();
         self.slots.resize(start + count, BLANK);
+        self.rest.resize(start + count, ALONE);
         start
     }
 
-    fn fill(&mut self, network: &Network, stream: &Stream, flow: &Flow, index: u32) {
+    fn fill(&mut self, network: &Network, stream: &Stream, flow: &Flow, (index, id): (u32, u32)) {
         let first = flow.first_hop;
         let tree = &stream.tree;
         for (position, hop) in tree.hops.iter().enumerate() {
             let port = &network.ports[hop.port.index()];
-            let mut slot = Slot {
+            let mut rest = Rest {
                 flow: index,
+                stream: id,
+                ..ALONE
+            };
+            let mut slot = Slot {
                 level: self.level_of(hop.port, stream.class) as u32,
                 own: flow.passage(port.rate).0,
                 traversal: flow.jitter,
@@ -71,8 +120,8 @@ impl State {
                 let link = &network.ports[tree.hops[parent as usize].port.index()];
                 let before_it = tree.hops[parent as usize];
                 let (least, greatest) = network.switching(before_it);
-                let from = &mut self.slots[first + parent as usize];
-                slot.is_copied = before_it.forks;
+                let from = &self.slots[first + parent as usize];
+                rest.is_copied = before_it.forks;
                 slot.parent = (first + parent as usize) as u32;
                 slot.earliest = from
                     .earliest
@@ -80,15 +129,28 @@ impl State {
                     .saturating_add(link.propagation.0)
                     .saturating_add(least.0);
                 slot.traversal = crossing(link).saturating_add(greatest).0;
-                slot.sibling = std::mem::replace(&mut from.first_child, (first + position) as u32);
+                let from = &mut self.rest[first + parent as usize];
+                rest.sibling = std::mem::replace(&mut from.first_child, (first + position) as u32);
                 before = from.floor;
             }
-            slot.floor = before.saturating_add(slot.traversal).saturating_add(slot.own);
-            slot.departure = slot.floor;
+            rest.floor = before.saturating_add(slot.traversal).saturating_add(slot.own);
+            slot.departure = rest.floor;
+            self.rest[first + position] = rest;
             self.slots[first + position] = slot;
         }
+        for slot in first..first + tree.hops.len() {
+            let child = self.rest[slot].first_child as usize;
+            self.slots[slot].is_chain = child == slot + 1 && self.rest[child].sibling == NONE;
+        }
         for leaf in &tree.leaves {
+            let crossed = crossing(&network.ports[tree.hops[leaf.hop as usize].port.index()]).0;
             self.slots[first + leaf.hop as usize].is_leaf = true;
+            let early = flow.envelope.map_or(0, |_| flow.jitter);
+            // As in the bound, which counts what crosses the link, and not what a token bucket's first frame may be early by.
+            let rest = &mut self.rest[first + leaf.hop as usize];
+            rest.limit = stream.deadline.map_or(u64::MAX, |deadline| {
+                deadline.0.saturating_add(early).saturating_sub(crossed)
+            });
         }
     }
 
@@ -108,24 +170,30 @@ impl State {
 }
 
 const BLANK: Slot = Slot {
-    flow: NONE,
+    latest: 0,
+    departure: 0,
+    traversal: 0,
+    earliest: 0,
+    own: 0,
     level: NONE,
     group: 0,
     place: 0,
     parent: NONE,
-    first_child: NONE,
-    sibling: NONE,
-    is_copied: false,
+    saved: 0,
     is_leaf: false,
     is_late: false,
     is_pending: false,
-    saved: 0,
-    own: 0,
-    earliest: 0,
-    traversal: 0,
+    is_chain: false,
+};
+
+const ALONE: Rest = Rest {
+    first_child: NONE,
+    sibling: NONE,
+    flow: NONE,
+    stream: NONE,
+    is_copied: false,
     floor: 0,
-    latest: 0,
-    departure: 0,
+    limit: u64::MAX,
 };
 
 fn put<T>(slab: &mut Vec<Option<T>>, index: u32, value: T) {

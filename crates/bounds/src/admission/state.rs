@@ -1,9 +1,12 @@
 //! What an admission state keeps: flows in slots, slots in groups, groups in levels. Everything here is bookkeeping, and depends on
 //! what is in the state alone, never on how it came to be there.
 
+use super::leeway::{Leeway, Move};
+use super::slots::{Rest, Slot};
 use crate::bundle::{Bundle, Line, ONE};
 use crate::demand::{Demand, surely_fits};
 use crate::layout::{Flow, Frames, NONE, shaping};
+use crate::level::Release;
 use crate::result::Utilisation;
 use crate::settled::{NEVER, Outcome};
 use std::collections::BTreeMap;
@@ -11,39 +14,6 @@ use timebound_model::{Class, Discipline, Network, PortId, Stream, WireBytes};
 
 /// Levels of a port: one for each class, most urgent first; a FIFO port uses the first.
 pub(super) const RANKS: usize = 8;
-
-/// A flow at a port.
-#[derive(Debug, Clone)]
-pub(super) struct Slot {
-    pub(super) flow: u32,
-    pub(super) level: u32,
-    /// Position among the level's groups, and in that group.
-    pub(super) group: u32,
-    pub(super) place: u32,
-    /// The slot that feeds this one, and those that it feeds.
-    pub(super) parent: u32,
-    pub(super) first_child: u32,
-    pub(super) sibling: u32,
-    /// Did the switch before it copy the frame?
-    pub(super) is_copied: bool,
-    /// Does a receiver lie behind it?
-    pub(super) is_leaf: bool,
-    /// No bound on its arrivals.
-    pub(super) is_late: bool,
-    /// On its level's list of slots to look at.
-    pub(super) is_pending: bool,
-    /// The transaction that saved it last.
-    pub(super) saved: u64,
-    pub(super) own: u64,
-    pub(super) earliest: u64,
-    pub(super) traversal: u64,
-    /// The departure, were every response its own transmission: no solution is less.
-    pub(super) floor: u64,
-    /// Latest arrival after the nominal release.
-    pub(super) latest: u64,
-    /// Latest departure after the nominal release, or [`NEVER`].
-    pub(super) departure: u64,
-}
 
 /// Slots of a level that come over one link.
 #[derive(Debug)]
@@ -86,26 +56,6 @@ impl Group {
     }
 }
 
-/// What a change of a slot's jitter may change elsewhere.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Reach {
-    /// The work of an instant, or whether there is a bound at all.
-    pub(super) at_once: bool,
-    /// The earliest release that moved.
-    pub(super) first_step: u64,
-}
-
-impl Reach {
-    pub(super) const NONE: Self = Self {
-        at_once: false,
-        first_step: u64::MAX,
-    };
-    pub(super) fn join(&mut self, other: Self) {
-        self.at_once |= other.at_once;
-        self.first_step = self.first_step.min(other.first_step);
-    }
-}
-
 /// Slots of one class at a port.
 #[derive(Debug, Default)]
 pub(super) struct Level {
@@ -119,10 +69,14 @@ pub(super) struct Level {
     /// Slots whose arrivals have no bound.
     pub(super) late: u32,
     pub(super) now: Now,
-    pub(super) pending: Vec<u32>,
     /// To be evaluated, whatever its pending slots say.
     pub(super) must: bool,
-    pub(super) saved: u64,
+    pub(super) saved: u32,
+    /// Its releases after the first instant, in order, complete up to `listed`.
+    pub(super) releases: Vec<Release>,
+    pub(super) listed: u64,
+    /// The leeway to try next; 0: none was tried.
+    pub(super) leeway: u64,
 }
 
 /// What an evaluation of a level found.
@@ -136,6 +90,10 @@ pub(super) struct Now {
     pub(super) is_busy: bool,
     /// Its cycle was given up.
     pub(super) gave_up: bool,
+    /// How far releases may move before the responses change.
+    pub(super) leeway: Leeway,
+    /// Did any move? Then the responses are the same, and the cases that lead to them may be others.
+    pub(super) is_moved: bool,
 }
 
 impl Now {
@@ -177,8 +135,6 @@ pub(super) struct Entry {
     pub(super) flows: Vec<u32>,
     /// For each leaf: can frames be missing on the way?
     pub(super) is_incomplete: Vec<bool>,
-    /// The transaction that touched it last.
-    pub(super) touched: u64,
 }
 
 #[derive(Debug, Default)]
@@ -186,6 +142,9 @@ pub(super) struct State {
     pub(super) ports: Vec<Port>,
     pub(super) levels: Vec<Level>,
     pub(super) slots: Vec<Slot>,
+    pub(super) rest: Vec<Rest>,
+    /// By level: slots to look at.
+    pub(super) pending: Vec<Vec<u32>>,
     /// Blocks of slots that are free, by length.
     pub(super) free_slots: BTreeMap<usize, Vec<u32>>,
     pub(super) flows: Vec<Option<Flow>>,
@@ -231,6 +190,7 @@ impl State {
             levels: (0..network.ports.len() * RANKS)
                 .map(|_| Level::default())
                 .collect(),
+            pending: vec![Vec::new(); network.ports.len() * RANKS],
             ..Self::default()
         }
     }
@@ -263,7 +223,10 @@ impl State {
             };
             for slot in flow.first_hop..flow.first_hop + entry.stream.tree.hops.len() {
                 let data = &self.slots[slot];
-                let floor = data.floor.saturating_sub(data.earliest).saturating_sub(data.own);
+                let floor = self.rest[slot]
+                    .floor
+                    .saturating_sub(data.earliest)
+                    .saturating_sub(data.own);
                 let jitter = jitters.next().copied().unwrap_or(floor);
                 self.attach_slot(network, &flow, slot, jitter);
             }
@@ -290,6 +253,7 @@ impl State {
         if !data.is_late {
             data.latest = data.earliest.saturating_add(jitter);
         }
+        level.listed = 0;
         let group = &mut level.groups[index];
         (data.group, data.place) = (index as u32, group.slots.len() as u32);
         group.slots.push(slot as u32);
@@ -297,7 +261,7 @@ impl State {
         group.at_once += u128::from(demand.at_once());
         group.weight += u128::from(demand.weight());
         group.first_step = group.first_step.min(demand.first_step());
-        group.frames.add(flow, data.is_copied);
+        group.frames.add(flow, self.rest[slot].is_copied);
         group.draw_line(network, port);
         level.slots += 1;
         level.late += u32::from(data.is_late);
@@ -329,8 +293,9 @@ impl State {
     }
 
     fn detach_slot(&mut self, network: &Network, slot: usize) -> u64 {
-        let data = self.slots[slot].clone();
+        let data = self.slots[slot];
         let level = &mut self.levels[data.level as usize];
+        level.listed = 0;
         let group = &mut level.groups[data.group as usize];
         let demand = group.demands.swap_remove(data.place as usize);
         group.slots.swap_remove(data.place as usize);
@@ -352,7 +317,7 @@ impl State {
         self.hops -= 1;
         group.frames = Frames::NONE;
         for &other in &group.slots {
-            let other = &self.slots[other as usize];
+            let other = &self.rest[other as usize];
             if let Some(flow) = &self.flows[other.flow as usize] {
                 group.frames.add(flow, other.is_copied);
             }
@@ -398,14 +363,15 @@ impl State {
         rate.transmission_time(WireBytes(largest)).0.max(port.best_effort)
     }
 
-    /// Gives a slot this jitter; `None`: its arrivals have no bound.
-    pub(super) fn set_jitter(&mut self, slot: usize, jitter: Option<u64>) -> Reach {
+    /// Gives a slot this jitter; `None`: its arrivals have no bound. True if that is more than a move of its releases, which is added to
+    /// `moves`.
+    pub(super) fn set_jitter(&mut self, slot: usize, jitter: Option<u64>, moves: &mut Vec<Move>) -> bool {
         let data = &mut self.slots[slot];
         let level = &mut self.levels[data.level as usize];
-        let mut reach = Reach::NONE;
+        let mut is_other = false;
         if data.is_late != jitter.is_none() {
             data.is_late = jitter.is_none();
-            reach.at_once = true;
+            is_other = true;
             level.late = if data.is_late {
                 level.late + 1
             } else {
@@ -415,22 +381,30 @@ impl State {
         let group = &mut level.groups[data.group as usize];
         let demand = &mut group.demands[data.place as usize];
         let Some(jitter) = jitter.filter(|jitter| *jitter != demand.jitter()) else {
-            return reach;
+            return is_other;
         };
-        let (at_once, first_step) = (demand.at_once(), demand.first_step());
+        level.listed = 0;
+        let old = *demand;
         demand.set_jitter(jitter);
-        if at_once != demand.at_once() {
-            reach.at_once = true;
-            group.at_once = group.at_once - u128::from(at_once) + u128::from(demand.at_once());
+        if old.at_once() != demand.at_once() {
+            is_other = true;
+            group.at_once = group.at_once - u128::from(old.at_once()) + u128::from(demand.at_once());
         }
-        reach.first_step = first_step.min(demand.first_step());
-        if demand.first_step() <= group.first_step {
-            group.first_step = demand.first_step();
+        let (before, after) = (old.first_step(), demand.first_step());
+        // Both sums are the next whole period.
+        is_other |= old.jitter() + before != jitter + after;
+        moves.push(Move {
+            before,
+            after,
+            period: demand.period(),
+        });
+        if after <= group.first_step {
+            group.first_step = after;
             group.is_stale = false;
         } else {
-            group.is_stale |= first_step == group.first_step;
+            group.is_stale |= before == group.first_step;
         }
-        reach
+        is_other
     }
 
     pub(super) fn jitter(&self, slot: usize) -> u64 {

@@ -211,8 +211,8 @@ impl Admission {
     /// What the settled transaction broke; `new` is the stream that it added.
     pub(super) fn breaches(&self, new: Option<u32>) -> Vec<Breach> {
         let mut found = Vec::new();
-        let touched = self.journal.touched.iter().copied();
-        let others = touched.filter(|id| Some(*id) != new);
+        let suspects: BTreeSet<u32> = self.journal.suspects.iter().copied().collect();
+        let others = suspects.into_iter().filter(|id| Some(*id) != new);
         for id in others.chain(new) {
             self.missed(id, Some(id) == new, &mut found);
         }

@@ -109,22 +109,35 @@ pub(crate) fn held_back(line: Line, at_once: u64, window: u64) -> u64 {
     }
 }
 
-/// The next step that is not after `until`; its successor takes its place.
-pub(super) fn take(steps: &mut BinaryHeap<Step>, until: u64) -> Option<Step> {
-    let mut top = steps.peek_mut().filter(|step| step.at <= until)?;
-    let step = *top;
-    if step.left <= step.weight {
-        PeekMut::pop(top);
-        return Some(Step {
-            weight: step.left,
-            ..step
-        });
+/// Releases in the order of their times.
+pub(super) trait Steps {
+    /// When the next one comes; never if there is none.
+    fn next(&self) -> u64;
+    /// The next one that is not after `until`.
+    fn take(&mut self, until: u64) -> Option<Step>;
+}
+
+impl Steps for &mut BinaryHeap<Step> {
+    fn next(&self) -> u64 {
+        self.peek().map_or(u64::MAX, |step| step.at)
     }
-    if step.left != u64::MAX {
-        top.left -= step.weight;
+    /// Its successor takes its place.
+    fn take(&mut self, until: u64) -> Option<Step> {
+        let mut top = self.peek_mut().filter(|step| step.at <= until)?;
+        let step = *top;
+        if step.left <= step.weight {
+            PeekMut::pop(top);
+            return Some(Step {
+                weight: step.left,
+                ..step
+            });
+        }
+        if step.left != u64::MAX {
+            top.left -= step.weight;
+        }
+        top.at = step.at.saturating_add(step.period);
+        Some(step)
     }
-    top.at = step.at.saturating_add(step.period);
-    Some(step)
 }
 
 /// Work of all bundles within `t`. `None` beyond the horizon.
