@@ -48,15 +48,7 @@ impl Cutout {
         let (has_lowest, classes) =
             squeeze(parts.iter().map(|part| whole.streams[part.stream.index()].class));
         let mut cut = Self {
-            network: Network {
-                nodes: Vec::new(),
-                ports: Vec::new(),
-                links: Vec::new(),
-                streams: Vec::new(),
-                media: whole.media,
-                best_effort_frame: whole.best_effort_frame,
-                routes: timebound_model::routes::Routes::default(),
-            },
+            network: empty(whole),
             ports: BTreeMap::new(),
             links: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -71,6 +63,12 @@ impl Cutout {
             cut.network.streams.push(stream);
         }
         cut
+    }
+
+    /// The part itself; what is left still knows the numbers.
+    pub(super) fn take_network(&mut self) -> Network {
+        let empty = empty(&self.network);
+        std::mem::replace(&mut self.network, empty)
     }
 
     /// The port's number here; ports that nobody uses have none.
@@ -202,14 +200,31 @@ impl Cutout {
             }
         });
         Stream {
-            class: self.class(stream.class),
+            name: stream.name.clone(),
             source: self.nodes[&stream.source],
+            class: self.class(stream.class),
+            role: stream.role,
+            arrival: stream.arrival.clone(),
+            release: stream.release.clone(),
+            deadline: stream.deadline,
             tree: Tree {
                 hops: kept.collect(),
                 leaves: leaves.into_iter().collect(),
             },
-            ..stream.clone()
         }
+    }
+}
+
+/// A network like this one with nothing in it.
+fn empty(like: &Network) -> Network {
+    Network {
+        nodes: Vec::new(),
+        ports: Vec::new(),
+        links: Vec::new(),
+        streams: Vec::new(),
+        media: like.media,
+        best_effort_frame: like.best_effort_frame,
+        routes: timebound_model::routes::Routes::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::scene::Scene;
 use crate::source::{Released, Source};
 use std::collections::VecDeque;
 use timebound_fabric::{Draws, StreamName, Switching, takes_greatest};
-use timebound_model::{Discipline, Network, NodeKind, Port, PortId, StreamId, WireBytes};
+use timebound_model::{Discipline, Hop, Network, NodeKind, Port, PortId, StreamId, WireBytes};
 
 const NONE: u32 = u32::MAX;
 
@@ -130,15 +130,22 @@ impl Machine {
         let declared = &network.streams[stream];
         let tree = &declared.tree;
         let base = self.positions.len() as u32;
-        let mut children = vec![Vec::new(); tree.hops.len() + 1];
-        for (index, hop) in (0u32..).zip(&tree.hops) {
-            children[hop.parent.map_or(0, |parent| parent as usize + 1)].push(base + index);
+        // Where the children of each hop (first: of the source) end, then where they begin: they are put in from behind.
+        let mut begins = vec![0u32; tree.hops.len() + 2];
+        let slot = |hop: &Hop| hop.parent.map_or(0, |parent| parent as usize + 1);
+        tree.hops.iter().for_each(|hop| begins[slot(hop)] += 1);
+        let mut end = self.children.len() as u32;
+        for begin in &mut begins {
+            end += *begin;
+            *begin = end;
         }
-        let mut ranges = children.into_iter().map(|list| {
-            let start = self.children.len() as u32;
-            self.children.extend(list);
-            (start, self.children.len() as u32)
-        });
+        self.children.resize(end as usize, NONE);
+        for (index, hop) in tree.hops.iter().enumerate().rev() {
+            let begin = &mut begins[slot(hop)];
+            *begin -= 1;
+            self.children[*begin as usize] = base + index as u32;
+        }
+        let mut ranges = begins.windows(2).map(|pair| (pair[0], pair[1]));
         self.roots.push(ranges.next().unwrap_or_default());
         for (hop, children) in tree.hops.iter().zip(ranges) {
             self.positions.push(Position {
@@ -406,7 +413,7 @@ fn is_plain(network: &Network, port: &Port) -> bool {
 
 /// Does copying take time at a switch where a stream branches? Frames of such streams overtake.
 fn copies(network: &Network) -> bool {
-    let forks = |hop: &timebound_model::Hop| {
+    let forks = |hop: &Hop| {
         let peer = network.ports[hop.port.index()].peer;
         hop.forks && network.nodes[peer.index()].replication_max.0 > 0
     };

@@ -272,7 +272,7 @@ impl Scene {
         if best_effort && survey.network.best_effort_frame.0 > 0 {
             add_best_effort(&cast, &mut cut, &mut actors);
         }
-        let scene = assemble(&cast, &cut, actors, others);
+        let scene = assemble(&cast, &mut cut, actors, others);
         (scene, cut)
     }
 }
@@ -350,7 +350,7 @@ fn add_best_effort(cast: &Cast, cut: &mut Cutout, actors: &mut Vec<Actor>) {
     }
 }
 
-fn assemble(cast: &Cast, cut: &Cutout, actors: Vec<Actor>, others: Vec<StreamId>) -> Scene {
+fn assemble(cast: &Cast, cut: &mut Cutout, actors: Vec<Actor>, others: Vec<StreamId>) -> Scene {
     let survey = cast.survey;
     let target = &actors[0];
     let tree = &survey.network.streams[cast.target.stream.index()].tree;
@@ -441,8 +441,9 @@ fn assemble(cast: &Cast, cut: &Cutout, actors: Vec<Actor>, others: Vec<StreamId>
         Some(last) => relevance::remaining(&cut.network, last),
         None => vec![0; cut.network.streams.len()],
     };
+    let cycle = cycle(&cut.network);
     Scene {
-        network: Arc::new(cut.network.clone()),
+        network: Arc::new(cut.take_network()),
         actors,
         places,
         rivals,
@@ -451,7 +452,7 @@ fn assemble(cast: &Cast, cut: &Cutout, actors: Vec<Actor>, others: Vec<StreamId>
         remaining,
         others,
         origin: reach.saturating_add(span.saturating_mul(2)).min(LONGEST * 16),
-        cycle: cycle(&cut.network),
+        cycle,
         is_random,
         span,
     }
