@@ -4,6 +4,7 @@
 //! between them; an evaluation simulates one phasing of these and watches the target. Targets are independent of one another, and each
 //! has random streams of its own: what is found depends on the network, the number of evaluations and the seed, never on the threads.
 
+mod cast;
 mod climb;
 #[cfg(test)]
 #[path = "../../../fabric/tests/common/mod.rs"]

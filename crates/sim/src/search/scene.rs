@@ -3,17 +3,14 @@
 //! Rivals share a port with the target's path. Others may delay rivals before they meet the target; they are taken in while there are few.
 //! Streams of a lower class are only ever in the way with one frame: where undeclared best effort is as long, that frame stands for them.
 
-use super::cutout::{Cutout, Part, cycle};
+use super::cast::Cast;
+use super::cutout::{Cutout, cycle};
 use super::relevance;
 use super::survey::{Pattern, Survey, Target};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use timebound_model::{Arrival, Class, Discipline, Network, NodeId, PortId, StreamId};
 
-/// Rivals that are taken in at most, by the time that they can take from the target.
-const MOST_RIVALS: usize = 384;
-/// Streams altogether up to which those that delay rivals are taken in, too.
-const MOST_ACTORS: usize = 64;
 /// Longer times make no better search, and sums of several of them must fit.
 const LONGEST: u64 = 1 << 56;
 
@@ -88,150 +85,6 @@ pub(super) struct Scene {
     pub(super) is_random: bool,
     /// No response time is expected to be longer: where a first evaluation stops to release anything.
     pub(super) span: u64,
-}
-
-/// Who is in a scene, in the numbers of the whole network.
-struct Cast<'a> {
-    survey: &'a Survey<'a>,
-    target: Target,
-    path: Vec<PortId>,
-    best_effort: bool,
-    parts: Vec<Part>,
-    /// Stream -> its index in `parts`.
-    index: BTreeMap<StreamId, usize>,
-    /// Per part its hops on the path, with the place.
-    met: Vec<Vec<(u32, usize)>>,
-}
-
-impl<'a> Cast<'a> {
-    fn new(survey: &'a Survey<'a>, target: Target, best_effort: bool) -> Self {
-        let tree = &survey.network.streams[target.stream.index()].tree;
-        let hops = tree.path(tree.leaves[target.leaf as usize]);
-        let path = hops.iter().map(|hop| tree.hops[*hop as usize].port).collect();
-        let part = Part {
-            stream: target.stream,
-            hops: hops.into_iter().collect(),
-            leaf: Some(target.leaf),
-        };
-        Self {
-            survey,
-            target,
-            path,
-            best_effort,
-            parts: vec![part],
-            index: BTreeMap::from([(target.stream, 0)]),
-            met: vec![Vec::new()],
-        }
-    }
-
-    fn rank(&self, stream: StreamId, port: PortId) -> Rank {
-        let class = |id: StreamId| self.survey.network.streams[id.index()].class;
-        match class(stream).cmp(&class(self.target.stream)) {
-            _ if !self.survey.sorts(port) => Rank::Same,
-            std::cmp::Ordering::Greater => Rank::Higher,
-            std::cmp::Ordering::Equal => Rank::Same,
-            std::cmp::Ordering::Less => Rank::Lower,
-        }
-    }
-
-    fn is_covered(&self, stream: StreamId, port: PortId) -> bool {
-        let network = self.survey.network;
-        self.best_effort
-            && self.rank(stream, port) == Rank::Lower
-            && network.streams[stream.index()].arrival.largest_frame() <= network.best_effort_frame
-    }
-
-    /// Streams that share a port with the path.
-    fn add_rivals(&mut self) {
-        let mut found: BTreeMap<StreamId, (u64, Vec<(u32, usize)>)> = BTreeMap::new();
-        for (place, port) in self.path.iter().enumerate() {
-            for (stream, hop) in self.survey.users(*port) {
-                if stream == self.target.stream || self.is_covered(stream, *port) {
-                    continue;
-                }
-                let frame = self.survey.network.streams[stream.index()]
-                    .arrival
-                    .largest_frame();
-                let entry = found.entry(stream).or_default();
-                entry.0 = entry.0.max(self.survey.sending(frame, *port));
-                entry.1.push((hop, place));
-            }
-        }
-        let mut ranked: Vec<_> = found.into_iter().collect();
-        if ranked.len() > MOST_RIVALS {
-            ranked.sort_by_key(|(stream, (time, _))| (std::cmp::Reverse(*time), *stream));
-            ranked.truncate(MOST_RIVALS);
-            ranked.sort_by_key(|(stream, _)| *stream);
-        }
-        for (stream, (_, hops)) in ranked {
-            self.index.insert(stream, self.parts.len());
-            self.parts.push(Part {
-                stream,
-                hops: hops.iter().map(|(hop, _)| *hop).collect(),
-                leaf: None,
-            });
-            self.met.push(hops);
-        }
-    }
-
-    /// Streams that share a port with a rival before it meets the target; returns who meets whom where.
-    fn add_delayers(&mut self) -> Vec<(usize, u32, usize, u32)> {
-        let mut encounters = Vec::new();
-        if self.parts.len() >= MOST_ACTORS {
-            return encounters;
-        }
-        let network = self.survey.network;
-        let on_path: BTreeSet<PortId> = self.path.iter().copied().collect();
-        let mut joined: BTreeMap<StreamId, Vec<(u32, usize, u32)>> = BTreeMap::new();
-        for rival in 1..self.parts.len() {
-            let tree = &network.streams[self.parts[rival].stream.index()].tree;
-            for hop in before(tree, &self.parts[rival].hops) {
-                let port = tree.hops[hop as usize].port;
-                if on_path.contains(&port) {
-                    continue;
-                }
-                for (stream, own) in self.survey.users(port) {
-                    if !self.index.contains_key(&stream) {
-                        joined.entry(stream).or_default().push((own, rival, hop));
-                    }
-                }
-                if self.parts.len() + joined.len() > MOST_ACTORS {
-                    return encounters;
-                }
-            }
-        }
-        for (stream, meetings) in joined {
-            let part = self.parts.len();
-            self.index.insert(stream, part);
-            self.parts.push(Part {
-                stream,
-                hops: meetings.iter().map(|(own, ..)| *own).collect(),
-                leaf: None,
-            });
-            self.met.push(Vec::new());
-            encounters.extend(
-                meetings
-                    .into_iter()
-                    .map(|(own, rival, hop)| (part, own, rival, hop)),
-            );
-        }
-        encounters
-    }
-}
-
-/// The hops before these.
-fn before(tree: &timebound_model::Tree, hops: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let mut found = BTreeSet::new();
-    for &hop in hops {
-        let mut at = tree.hops[hop as usize].parent;
-        while let Some(hop) = at {
-            if !found.insert(hop) {
-                break;
-            }
-            at = tree.hops[hop as usize].parent;
-        }
-    }
-    found
 }
 
 impl Scene {
