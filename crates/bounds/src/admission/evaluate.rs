@@ -266,7 +266,7 @@ impl Admission {
                 tried / 2
             };
             if let Some((leeway, end)) = way {
-                (now.leeway, now.end) = (leeway, end.max(now.end));
+                (now.leeway, now.end) = (Some(Box::new(leeway)), end.max(now.end));
             }
             drop(level);
             self.state.levels[index].leeway = next.clamp(1, MOST);

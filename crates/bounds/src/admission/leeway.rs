@@ -29,8 +29,15 @@ pub(super) struct Move {
     pub(super) period: u64,
 }
 
+impl Move {
+    /// Does it count within the busy period?
+    pub(super) fn is_before(&self, end: u64) -> bool {
+        self.before.min(self.after) <= end
+    }
+}
+
 /// What a level's responses bear.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Leeway {
     up: u64,
     down: u64,
@@ -52,8 +59,7 @@ impl Leeway {
             if a > end {
                 continue;
             }
-            // Without leeway every move counts.
-            if step.before > end || self.up == 0 {
+            if step.before > end {
                 return Left::Yes;
             }
             let way = if step.after < step.before {

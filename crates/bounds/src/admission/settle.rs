@@ -263,13 +263,12 @@ impl Admission {
             if kept.slots == 0 || kept.must {
                 continue;
             }
-            let left = if is_other {
-                Left::Yes
-            } else {
-                let end = kept.now.end;
-                kept.now
-                    .leeway
-                    .is_left_by(&self.worker.moves, rank, below == level as usize, end)
+            let (end, moves) = (kept.now.end, &self.worker.moves);
+            let left = match &mut kept.now.leeway {
+                _ if is_other => Left::Yes,
+                Some(leeway) => leeway.is_left_by(moves, rank, below == level as usize, end),
+                None if moves.iter().any(|step| step.is_before(end)) => Left::Yes,
+                None => Left::No,
             };
             if left == Left::Moved {
                 kept.now.is_moved = true;

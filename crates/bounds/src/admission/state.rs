@@ -90,8 +90,8 @@ pub(super) struct Now {
     pub(super) is_busy: bool,
     /// Its cycle was given up.
     pub(super) gave_up: bool,
-    /// How far releases may move before the responses change.
-    pub(super) leeway: Leeway,
+    /// How far releases may move before the responses change; none: every move before `end` counts.
+    pub(super) leeway: Option<Box<Leeway>>,
     /// Did any move? Then the responses are the same, and the cases that lead to them may be others.
     pub(super) is_moved: bool,
 }
