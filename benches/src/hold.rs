@@ -8,7 +8,12 @@ use timebound_model::{Network, Span};
 use timebound_sim::{Options, SearchOptions, search, simulate};
 
 /// Every method whose bounds are called safe.
-pub const METHODS: [Method; 3] = [Method::Holistic, Method::Calculus, Method::Bound];
+pub const METHODS: [Method; 4] = [
+    Method::Holistic,
+    Method::Calculus,
+    Method::PortByPort,
+    Method::Bound,
+];
 /// Longest time that is simulated plainly, and most releases in it.
 const LONGEST: u64 = 2_000_000_000;
 const MOST_RELEASES: u64 = 4_000;
@@ -84,7 +89,7 @@ pub fn hold_with(network: &Arc<Network>, seed: u64, evaluations: u64, best_effor
         &SearchOptions {
             evaluations: evaluations * leaves as u64,
             seed,
-            witness: witness::of(&analyses[2]),
+            witness: witness::of(&analyses[3]),
             best_effort,
             ..SearchOptions::default()
         },

@@ -11,7 +11,7 @@ pub fn of(analysis: &Analysis) -> Vec<StreamWitness> {
             .iter()
             .map(|hop| HopWitness {
                 window: hop.window,
-                response: hop.response,
+                response: hop.response.saturating_sub(hop.counted_before),
                 traversal: hop.traversal,
             })
             .collect(),

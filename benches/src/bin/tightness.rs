@@ -11,9 +11,10 @@ use timebound_bounds::{Analysis, Method, Options, Outcome, analyse};
 use timebound_model::Network;
 use timebound_sim::{SearchOptions, search};
 
-const METHODS: [(&str, Method); 3] = [
+const METHODS: [(&str, Method); 4] = [
     ("holistic", Method::Holistic),
     ("calculus", Method::Calculus),
+    ("port by port", Method::PortByPort),
     ("bound", Method::Bound),
 ];
 /// Receivers that are listed one by one.
@@ -21,7 +22,7 @@ const LISTED: usize = 5;
 
 /// One receiver: bounds by the methods, the worst found, and a name.
 struct Receiver {
-    bounds: [u64; 3],
+    bounds: [u64; 4],
     found: u64,
     name: String,
 }
@@ -87,7 +88,7 @@ fn measure(
                 seed: index,
                 threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
                 best_effort,
-                witness: witness::of(&analyses[2]),
+                witness: witness::of(&analyses[3]),
                 ..SearchOptions::default()
             },
         );
@@ -95,10 +96,10 @@ fn measure(
         for worst in &found.worst {
             let place = (worst.stream.index(), worst.leaf as usize);
             let bounds = analyses.each_ref().map(|analysis| bound(analysis, place));
-            if let ([Some(a), Some(b), Some(c)], Some(latency)) = (bounds, worst.latency) {
-                let name = format!("network {index}, {}", name(&network, &analyses[2], place));
+            if let ([Some(a), Some(b), Some(c), Some(d)], Some(latency)) = (bounds, worst.latency) {
+                let name = format!("network {index}, {}", name(&network, &analyses[3], place));
                 receivers.push(Receiver {
-                    bounds: [a, b, c],
+                    bounds: [a, b, c, d],
                     found: latency.0,
                     name,
                 });
@@ -143,7 +144,7 @@ fn print(mut receivers: Vec<Receiver>) -> bool {
     let mut broken = false;
     for (method, (name, _)) in METHODS.iter().enumerate() {
         let spread = Spread::new(receivers.iter().map(|receiver| ratio(receiver, method)).collect());
-        println!("  {name:9} bound / worst found: {spread}");
+        println!("  {name:12} bound / worst found: {spread}");
         for receiver in receivers
             .iter()
             .filter(|receiver| receiver.bounds[method] < receiver.found)
@@ -155,11 +156,11 @@ fn print(mut receivers: Vec<Receiver>) -> bool {
             broken = true;
         }
     }
-    receivers.sort_by(|a, b| ratio(b, 2).total_cmp(&ratio(a, 2)));
+    receivers.sort_by(|a, b| ratio(b, 3).total_cmp(&ratio(a, 3)));
     for receiver in receivers.iter().take(LISTED) {
         println!(
             "  {:.3}: {} ns found; {}",
-            ratio(receiver, 2),
+            ratio(receiver, 3),
             receiver.found,
             receiver.name
         );

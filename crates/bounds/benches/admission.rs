@@ -39,7 +39,7 @@ fn cpu_us() -> f64 {
 /// Gives every stream a deadline: a share of its bound above it.
 fn with_deadlines(network: &mut Network) -> f64 {
     let options = Options {
-        method: Method::Bound,
+        method: Method::PortByPort,
         ..Options::default()
     };
     let start = cpu_us();

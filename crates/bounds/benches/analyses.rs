@@ -54,7 +54,12 @@ fn times(network: &Network, options: &Options, runs: usize) -> (f64, Option<Anal
 
 fn measure(title: &str, switches: usize, network: &Network, runs: usize) {
     let hops: usize = network.streams.iter().map(|stream| stream.tree.hops.len()).sum();
-    for method in [Method::Holistic, Method::Calculus, Method::Bound] {
+    for method in [
+        Method::Holistic,
+        Method::Calculus,
+        Method::PortByPort,
+        Method::Bound,
+    ] {
         let options = Options {
             method,
             ..Options::default()

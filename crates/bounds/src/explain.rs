@@ -76,8 +76,7 @@ pub struct Explainer<'a> {
 impl<'a> Explainer<'a> {
     #[must_use]
     pub fn new(network: &'a Network, options: &Options) -> Self {
-        let layout = Layout::new(network, options);
-        let pass = Propagation::run(network, layout, options.threads.max(1));
+        let pass = crate::settle(network, options);
         let analysis = report::assemble(&pass, options.threads.max(1));
         Self {
             pass,
@@ -183,6 +182,7 @@ impl<'a> Explainer<'a> {
             },
             jitter_in: Span(work.demand(slot).jitter()),
             response: Span(worst.response),
+            counted_before: report::counted_before(&self.pass, slot, worst.response),
             unshaped,
             parts: if has_turns(port) {
                 count.turns(worst)

@@ -171,7 +171,7 @@ impl Layout {
             levels: Vec::new(),
             ports,
             best_effort,
-            least: options.method == Method::Bound,
+            least: matches!(options.method, Method::PortByPort | Method::Bound),
         };
         let places = layout.places(network);
         layout.mark(network, &places, options.method != Method::Holistic);

@@ -12,6 +12,7 @@ mod explain;
 mod flow;
 mod layout;
 mod level;
+mod once;
 mod options;
 mod order;
 mod paths;
@@ -53,12 +54,20 @@ use timebound_model::Network;
 ///
 /// Every staircase that the calculus shapes is one that the holistic approach takes as it is, and the rest is the same: port by port
 /// the calculus is not above the holistic approach, but for the nanoseconds by which slow lines are rounded up; there
-/// [`Method::Bound`] works out both and takes the less. It is settled by one pass.
+/// [`Method::PortByPort`] works out both and takes the less. It is settled by one pass. [`Method::Bound`] starts from it.
 #[must_use]
 pub fn analyse(network: &Network, options: &Options) -> Analysis {
+    report::assemble(&settle(network, options), options.threads.max(1))
+}
+
+/// All that an analysis works out.
+fn settle<'a>(network: &'a Network, options: &Options) -> Propagation<'a> {
     let layout = Layout::new(network, options);
-    let threads = options.threads.max(1);
-    report::assemble(&Propagation::run(network, layout, threads), threads)
+    let mut pass = Propagation::run(network, layout, options.threads.max(1));
+    if options.method == Method::Bound {
+        once::tighten(&mut pass);
+    }
+    pass
 }
 
 /// [`analyse`] by the holistic approach, whatever method the options name.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use timebound_model::{Span, StreamId};
 
-/// How the bounds are worked out. All three are safe.
+/// How the bounds are worked out. All of them are safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
@@ -12,7 +12,11 @@ pub enum Method {
     Holistic,
     /// Network calculus: total flow analysis per class (FP-TFA) with staircase arrival curves, line shaping and packetisation.
     Calculus,
-    /// The smaller of the two at every port for every flow, from the smaller of their arrivals; what the product prints.
+    /// The smaller of the two at every port for every flow, from the smaller of their arrivals. What joins and leaves is decided by this one
+    /// ([`crate::Admission`]).
+    PortByPort,
+    /// The least of all that is safe: port by port, and over several ports at once, where every rival is counted once (see
+    /// `once` in the source). What the product prints.
     #[default]
     Bound,
 }

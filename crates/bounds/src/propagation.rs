@@ -36,6 +36,8 @@ pub(crate) struct Propagation<'a> {
     pub(crate) network: &'a Network,
     pub(crate) layout: Layout,
     pub(crate) settled: Settled,
+    /// Levels as they were settled.
+    order: Lists,
 }
 
 /// What one thread needs of its own.
@@ -64,10 +66,11 @@ struct News {
 impl<'a> Propagation<'a> {
     pub(crate) fn run(network: &'a Network, mut layout: Layout, threads: usize) -> Self {
         let settled = Settled::new(&mut layout);
-        let pass = Self {
+        let mut pass = Self {
             network,
             layout,
             settled,
+            order: Lists::with_capacity(0, 0),
         };
         for index in 0..pass.layout.levels.len() {
             if let Some(cause) = pass.fixed_cause(index) {
@@ -87,7 +90,40 @@ impl<'a> Propagation<'a> {
                 work.each(|component| pass.settle_component(component, &inputs, &mut worker));
             });
         }
+        pass.order = components;
         pass
+    }
+
+    /// Settles every level once more, from arrivals that are no later than before. Every step goes from safe arrivals to safe departures,
+    /// so that it may end after any of them.
+    pub(crate) fn settle_again(&self) {
+        let mut worker = Worker::new(&self.layout);
+        let mut changed = vec![false; self.layout.ports.len()];
+        for component in self.order.iter() {
+            for level in component {
+                self.settle_level_again(*level as usize, &mut changed, &mut worker);
+            }
+        }
+    }
+
+    fn settle_level_again(&self, index: usize, changed: &mut [bool], worker: &mut Worker) {
+        if self.settled.level_cause(index) != NONE {
+            return;
+        }
+        let level = &self.layout.levels[index];
+        let port = level.port.index();
+        let mut work = self.settled.port(port);
+        let before = work.state(level, index);
+        let (news, _) = self.arrive(index, &mut work);
+        changed[port] |= news;
+        if changed[port] || is_special(&self.network.ports[port]) {
+            let responded = self.respond(index, &mut work, worker).is_ok();
+            // Where steps are not monotone, or counting was given up, earlier arrivals may look worse; then all stays as it was.
+            if !responded || !work.outcome(index).is_no_worse(before.outcome()) {
+                work.restore(level, index, before);
+            }
+        }
+        self.depart(index, &mut work);
     }
 
     fn fixed_cause(&self, index: usize) -> Option<Cause> {
@@ -435,7 +471,7 @@ impl<'a> Propagation<'a> {
                     .saturating_add(jitter)
                     .saturating_add(worst.response)
             };
-            news |= self.settled.set_departure(slot, at);
+            news |= self.settled.set_departure(slot, at.min(self.settled.cap(slot)));
         }
         news
     }

@@ -152,7 +152,8 @@ impl<P: std::ops::Deref<Target = PortWork>> Report<'_, P> {
         let slot_at = |hop: u32| layout.slot_of[flow.first_hop + hop as usize] as usize;
         let tree = &self.pass.network.streams[flow.stream.index()].tree;
         let port = tree.hops[self.path[position] as usize].port;
-        let seen = self.ports[port.index()].seen(slot_at(self.path[position]));
+        let slot = slot_at(self.path[position]);
+        let seen = self.ports[port.index()].seen(slot);
         let traversal = match self.path.get(position + 1) {
             Some(next) => Span(layout.slots[slot_at(*next)].traversal),
             None => crossing(&self.pass.network.ports[port.index()]),
@@ -161,11 +162,23 @@ impl<P: std::ops::Deref<Target = PortWork>> Report<'_, P> {
             port,
             name: Arc::clone(&self.names[port.index()]),
             response: Span(seen.response),
+            counted_before: counted_before(self.pass, slot, seen.response),
             window: Span(seen.window),
             jitter_in: Span(seen.jitter),
             traversal,
         }
     }
+}
+
+/// What a response counts that ports before have counted, see [`HopResult::counted_before`].
+pub(crate) fn counted_before(pass: &Propagation<'_>, slot: usize, response: u64) -> Span {
+    let data = &pass.layout.slots[slot];
+    let before = match data.parent {
+        NONE => 0,
+        parent => pass.settled.departure(parent as usize),
+    };
+    let alone = before.saturating_add(data.traversal).saturating_add(response);
+    Span(alone.saturating_sub(pass.settled.departure(slot)))
 }
 
 fn earliest_at_leaf(pass: &Propagation<'_>, slot: usize) -> Span {

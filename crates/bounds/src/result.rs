@@ -46,7 +46,7 @@ pub enum Outcome {
         /// No frame is faster than this, from its actual release.
         #[serde(rename = "best_case_ns")]
         best_case: Span,
-        /// The path of the slowest frame; `from_actual` is the sum of its responses and traversals.
+        /// The path of the slowest frame; `from_actual` is the sum of its responses and traversals, less what they count again.
         hops: Vec<HopResult>,
     },
     /// The method applies, but delays can grow without limit.
@@ -69,6 +69,11 @@ pub struct HopResult {
     /// Worst time from the frame's arrival in the queue to its last bit sent.
     #[serde(rename = "response_ns")]
     pub response: Span,
+    /// The part of the response that earlier ports have counted already (rivals that go the same way, see [`crate::Method::Bound`]): the
+    /// frame leaves `response - counted_before` after its latest arrival at the latest. It may be the larger of the two, where a later port
+    /// tells that the arrival cannot have been that late.
+    #[serde(rename = "counted_before_ns")]
+    pub counted_before: Span,
     /// From the start of the busy period to the frame's arrival in the queue, in the case that has this response: the `t` at which
     /// the maximum lies.
     #[serde(rename = "window_ns")]

@@ -3,7 +3,7 @@
 use crate::bundle::{Bundle, Sums};
 use crate::cause::{Cause, Causes};
 use crate::demand::Demand;
-use crate::layout::{Layout, NONE};
+use crate::layout::{self, Layout, NONE};
 use crate::level::{Level, Worst};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -37,7 +37,7 @@ pub(crate) struct Seen {
 }
 
 /// What a level's sweep found.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
     /// Transmission time and worst case, sorted by the former.
     pub(crate) worst: Vec<(u64, Worst)>,
@@ -46,7 +46,35 @@ pub(crate) struct Outcome {
     pub(crate) pending: Option<u64>,
 }
 
+/// A level's demands, and what came of them.
+#[derive(Debug)]
+pub(crate) struct State {
+    demands: Vec<Demand>,
+    sums: Vec<Sums>,
+    outcome: Outcome,
+}
+
+impl State {
+    pub(crate) const fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+}
+
 impl Outcome {
+    /// Is no figure above that of `other`, which lists the same transmission times?
+    pub(crate) fn is_no_worse(&self, other: &Self) -> bool {
+        let limits = |mine: Option<u64>, other: Option<u64>| {
+            other.is_none_or(|other| mine.is_some_and(|mine| mine <= other))
+        };
+        self.worst.len() == other.worst.len()
+            && self
+                .worst
+                .iter()
+                .zip(&other.worst)
+                .all(|(mine, other)| mine.1.response <= other.1.response)
+            && limits(self.backlog, other.backlog)
+            && limits(self.pending, other.pending)
+    }
     /// The less of two that list the same transmission times.
     pub(crate) fn or_less(mut self, other: Self) -> Self {
         for (mine, other) in self.worst.iter_mut().zip(other.worst) {
@@ -100,6 +128,24 @@ impl PortWork {
     pub(crate) fn seen(&self, slot: usize) -> Seen {
         self.seen[slot - self.first_slot]
     }
+    /// What is known of a level, for [`PortWork::restore`].
+    pub(crate) fn state(&self, level: &layout::Level, index: usize) -> State {
+        State {
+            demands: self.demands(level.start..level.end).to_vec(),
+            sums: self.sums[self.groups_of(level)].to_vec(),
+            outcome: self.outcome(index).clone(),
+        }
+    }
+    pub(crate) fn restore(&mut self, level: &layout::Level, index: usize, state: State) {
+        let slots = level.start - self.first_slot..level.end - self.first_slot;
+        self.demands[slots].copy_from_slice(&state.demands);
+        let groups = self.groups_of(level);
+        self.sums[groups].copy_from_slice(&state.sums);
+        self.set_outcome(index, state.outcome);
+    }
+    fn groups_of(&self, level: &layout::Level) -> Range<usize> {
+        level.groups.start - self.first_group..level.groups.end - self.first_group
+    }
     /// Largest response of a level.
     pub(crate) fn largest(&self, level: usize) -> Option<u64> {
         let worst = &self.outcome(level).worst;
@@ -145,6 +191,8 @@ pub(crate) struct Settled {
     ports: Vec<Mutex<PortWork>>,
     /// Latest departure after the nominal release per slot, or [`NEVER`].
     departure: Vec<AtomicU64>,
+    /// Departures that are known from elsewhere not to be exceeded; empty where nothing is.
+    caps: Vec<u64>,
     /// Why the arrivals of a slot have no bound, or [`NONE`].
     arrival_cause: Vec<AtomicU32>,
     /// Why the responses of a level have no bound, or [`NONE`].
@@ -165,6 +213,7 @@ impl Settled {
                 // The least conceivable, from which iterations start.
                 .map(|slot| AtomicU64::new(slot.earliest.saturating_add(slot.own)))
                 .collect(),
+            caps: Vec::new(),
             arrival_cause: none(layout.slots.len()),
             level_cause: none(layout.levels.len()),
             causes: Mutex::default(),
@@ -178,6 +227,12 @@ impl Settled {
     }
     pub(crate) fn add_cause(&self, cause: Cause) -> u32 {
         self.causes().add(cause)
+    }
+    pub(crate) fn cap(&self, slot: usize) -> u64 {
+        self.caps.get(slot).copied().unwrap_or(NEVER)
+    }
+    pub(crate) fn set_caps(&mut self, caps: Vec<u64>) {
+        self.caps = caps;
     }
     pub(crate) fn departure(&self, slot: usize) -> u64 {
         self.departure[slot].load(Ordering::Relaxed)

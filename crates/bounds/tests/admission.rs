@@ -14,7 +14,7 @@ use timebound_model::{Arrival, Class, Network, Span, StreamId, compile, compile_
 fn full(declaration: &Declaration) -> (Network, Analysis) {
     let network = compile(declaration).expect("a valid network");
     let options = Options {
-        method: Method::Bound,
+        method: Method::PortByPort,
         ..Options::default()
     };
     let analysis = analyse(&network, &options);

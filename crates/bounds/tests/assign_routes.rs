@@ -373,7 +373,7 @@ fn a_connection_goes_both_ways_by_the_same_nodes() {
 fn classes_and_routes_together_meet_what_neither_meets_alone() {
     let mut builder = square(0).stream("three", 7, ("one", &["sink2"]), (400, 0, &[60, 60]));
     builder.declaration.streams[0].deadline_ns = Some(300);
-    builder.declaration.streams[1].deadline_ns = Some(500);
+    builder.declaration.streams[1].deadline_ns = Some(300);
     let network = builder.network();
     let mut task = Task::per_stream(&network);
     task.options = alone();

@@ -64,7 +64,9 @@ fn adds_up(explained: &Explanation, analysis: &Outcome) {
             hop.propagation.0 + hop.link_jitter.0 + hop.switching.0,
             hop.traversal.0
         );
+        assert_eq!(result.counted_before, hop.counted_before);
         whole += hop.response.0 + hop.traversal.0;
+        whole -= hop.counted_before.0;
     }
     assert_eq!(whole, from_actual.0);
     assert_eq!(whole + explained.source_jitter.0, from_nominal.0);

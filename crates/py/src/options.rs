@@ -166,7 +166,7 @@ fn witness(analysis: &Analysis) -> Vec<StreamWitness> {
         Outcome::Bound { hops, .. } => {
             let hop = |hop: &HopResult| HopWitness {
                 window: hop.window,
-                response: hop.response,
+                response: hop.response.saturating_sub(hop.counted_before),
                 traversal: hop.traversal,
             };
             hops.iter().map(hop).collect()

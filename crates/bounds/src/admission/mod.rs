@@ -1,7 +1,7 @@
 //! Admission: may this stream join, at once and exactly as a full analysis would say?
 //!
 //! [`Admission`] keeps the bounds of all streams of a network and follows every change of one stream to the numbers that depend on it,
-//! and to no others. After each change they are those that [`crate::analyse`] with [`crate::Method::Bound`] gives for the network as it
+//! and to no others. After each change they are those that [`crate::analyse`] with [`crate::Method::PortByPort`] gives for the network as it
 //! then is. What a decision demands is [`Admission::add`]'s to say.
 //!
 //! | file | what |
@@ -436,6 +436,7 @@ impl Admission {
             port,
             name: self.network.port_name(port).into(),
             response: Span(worst.response),
+            counted_before: Span::ZERO,
             window: Span(worst.window),
             jitter_in: Span(self.state.jitter(slot as usize)),
             traversal: match next {

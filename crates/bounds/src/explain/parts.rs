@@ -44,6 +44,9 @@ pub struct HopExplanation {
     /// The bound here, from the arrival in the queue to the last bit sent: the sum of the parts.
     #[serde(rename = "response_ns")]
     pub response: Span,
+    /// See [`crate::HopResult::counted_before`].
+    #[serde(rename = "counted_before_ns")]
+    pub counted_before: Span,
     /// The response for the same arrivals if frames over one link could come all at once. `None` where that has no bound.
     #[serde(rename = "unshaped_ns")]
     pub unshaped: Option<Span>,

@@ -242,6 +242,7 @@ impl Pass<'_> {
             name: self.network.port_name(place.port).into(),
             window: Span::ZERO,
             response: span(response),
+            counted_before: Span::ZERO,
             jitter_in: span(if is_first { own_jitter } else { before }),
             traversal: span(switching + crossing),
         });

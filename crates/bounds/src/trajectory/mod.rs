@@ -350,6 +350,7 @@ impl Pass<'_> {
                 name: self.network.port_name(at.port).into(),
                 window: Span::ZERO,
                 response: Span(self.arrivals.left_actual(*place).saturating_sub(arrived)),
+                counted_before: Span::ZERO,
                 jitter_in: Span(
                     self.arrivals
                         .nominal(&self.paths, *place)

@@ -35,6 +35,9 @@ pub const METHODS: &[Candidate] = &[
     safe("calculus", |network, options| {
         by(Method::Calculus, network, options)
     }),
+    safe("port by port", |network, options| {
+        by(Method::PortByPort, network, options)
+    }),
     safe("bound", |network, options| by(Method::Bound, network, options)),
     Candidate {
         name: "trajectory",
