@@ -1,7 +1,8 @@
 //! The rivals of a stretch: who joins it where and leaves it where.
 
 use super::Stretches;
-use super::worst::{Bundles, Question};
+use super::worst::{Bundle, Question, Stair, Tally};
+use crate::bundle::ONE;
 use crate::demand::HORIZON;
 use crate::layout::NONE;
 use crate::special::sorts;
@@ -9,48 +10,55 @@ use timebound_model::Span;
 
 /// A flow of the frame's class or a higher one on ports of the stretch that follow one another.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rival {
+struct Rival {
     /// Ports of the stretch at which it joins and that it leaves last.
-    pub(super) first: usize,
-    pub(super) last: usize,
-    pub(super) period: u64,
-    /// With which it comes to its first port.
-    pub(super) jitter: u64,
-    /// Its work per period and transmission time of a frame, at the slowest of its ports.
-    pub(super) weight: u64,
+    first: usize,
+    last: usize,
+    /// Transmission time of a frame at the slowest of its ports.
     own: u64,
-    pub(super) is_higher: bool,
-    /// Over which link it joins, as a number of a group.
-    pub(super) group: u32,
-    /// Does a later port take longer for it than the first?
-    pub(super) is_slowed: bool,
+    is_higher: bool,
+    /// The bundle of its class with which it joins; meaningless for higher classes.
+    bundle: u32,
 }
 
 /// A stretch that grows port by port; its memory is used again.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    pub(super) rivals: Vec<Rival>,
+    rivals: Vec<Rival>,
+    /// What they bring, in the same order.
+    stairs: Vec<Stair>,
+    bundles: Vec<Bundle>,
+    /// Those that are at the last port.
+    present: Vec<u32>,
     /// Per slot the stretch in which it was last seen, and its rival.
     place: Vec<(u32, u32)>,
     stretch: u32,
-    /// Per port: the longest way to it from the one before; the sum of these; can frames overtake on it?
-    pub(super) shift: Vec<u64>,
-    pub(super) varies: Vec<bool>,
+    /// Per port: the sum of the longest ways to it; the sum of the longest busy periods before it; can frames overtake on the way to it?
+    shift: Vec<u64>,
+    busy: Vec<u64>,
+    varies: Vec<bool>,
     /// Blocking, the longest frames that go on, and ways.
     fixed: u64,
-    pub(super) bundles: Bundles,
+    /// The latest of all arrivals and departures on the way.
+    reach: u64,
+    tally: Tally,
 }
 
 impl Gathered {
     pub(super) fn new(slots: usize) -> Self {
         Self {
             rivals: Vec::new(),
+            stairs: Vec::new(),
+            bundles: Vec::new(),
+            present: Vec::new(),
             place: vec![(0, 0); slots],
             stretch: 0,
             shift: Vec::new(),
+            busy: Vec::new(),
             varies: Vec::new(),
             fixed: 0,
-            bundles: Bundles::default(),
+            reach: 0,
+            tally: Tally::default(),
         }
     }
 
@@ -62,16 +70,22 @@ impl Gathered {
         }
         self.stretch += 1;
         self.rivals.clear();
+        self.stairs.clear();
+        self.bundles.clear();
+        self.present.clear();
         self.shift.clear();
         self.shift.push(0);
+        self.busy.clear();
+        self.busy.push(0);
         self.varies.clear();
         self.varies.push(false);
-        self.fixed = of.level_of(slot).blocking;
+        (self.fixed, self.reach) = (of.level_of(slot).blocking, 0);
         self.join(of, slot, 0);
+        self.weigh(of, slot, &[], 0);
     }
 
-    /// Takes in the last of these ports; `false` where the stretch cannot go on.
-    pub(super) fn extend(&mut self, of: &Stretches<'_, '_>, slots: &[usize]) -> bool {
+    /// Takes in the last of these ports; `false` where the stretch cannot go on. Departures from the ports before are known.
+    pub(super) fn extend(&mut self, of: &Stretches<'_, '_>, slots: &[usize], departures: &[u64]) -> bool {
         let (Some(&[before, here]), Some(position)) = (slots.last_chunk::<2>(), slots.len().checked_sub(1))
         else {
             return false;
@@ -79,9 +93,13 @@ impl Gathered {
         let network = of.pass.network;
         let (port, link) = (of.level_of(here).port, of.level_of(before).port);
         let (port, link) = (&network.ports[port.index()], &network.ports[link.index()]);
-        if !of.begins(here) || sorts(&port.discipline) != sorts(&link.discipline) {
+        let latest = departures[position - 1];
+        if !of.begins(here) || sorts(&port.discipline) != sorts(&link.discipline) || latest > HORIZON / 2 {
             return false;
         }
+        let arrival = latest.saturating_add(of.pass.layout.slots[here].traversal);
+        self.reach = self.reach.max(arrival);
+        let was = std::mem::take(&mut self.present);
         let (way, longest) = self.join(of, here, position);
         let node = &network.nodes[port.node.index()];
         self.varies.push(
@@ -93,7 +111,15 @@ impl Gathered {
         self.fixed = [of.level_of(here).blocking, way, longest]
             .iter()
             .fold(self.fixed, |sum, part| sum.saturating_add(*part));
-        true
+        for index in was {
+            let rival = &self.rivals[index as usize];
+            // Higher classes that have left before the frame did no longer count; those of its own class are counted up to its arrival.
+            if rival.is_higher && rival.last < position {
+                self.stairs[index as usize].end(latest);
+            }
+        }
+        self.weigh(of, here, &[arrival], position);
+        arrival <= HORIZON
     }
 
     /// Adds the flows of a port: those that were at the one before go on. Returns their longest way here and their longest frame there.
@@ -101,9 +127,11 @@ impl Gathered {
         let layout = &of.pass.layout;
         let level = of.level_of(own);
         let (mut way, mut longest) = (0, 0);
-        let groups = layout.ports[level.port.index()].groups.start..level.groups.end;
-        for group in groups {
+        self.present = Vec::with_capacity(level.end - level.port_start);
+        for group in layout.ports[level.port.index()].groups.start..level.groups.end {
             let bounds = &layout.groups[group];
+            let is_higher = bounds.start < level.start;
+            let first = self.rivals.len();
             for slot in bounds.start..bounds.end {
                 let (data, demand) = (&layout.slots[slot], &of.demands[slot]);
                 let before = (data.parent != NONE).then(|| self.place[data.parent as usize]);
@@ -111,70 +139,84 @@ impl Gathered {
                     *stretch == self.stretch && self.rivals[*rival as usize].last + 1 == position
                 });
                 if let Some((_, index)) = goes_on {
-                    let rival = &mut self.rivals[index as usize];
+                    let (rival, stair) = (&mut self.rivals[index as usize], &mut self.stairs[index as usize]);
                     rival.last = position;
-                    rival.is_slowed |= demand.weight() > rival.weight;
-                    rival.weight = rival.weight.max(demand.weight());
                     rival.own = rival.own.max(data.own);
+                    if stair.slow_down(demand.weight()) && !rival.is_higher {
+                        // The line counts transmission times of the port at which they join.
+                        self.bundles[rival.bundle as usize].line = None;
+                    }
                     way = way.max(data.traversal);
                     let link = of.level_of(data.parent as usize).port;
                     let rate = of.pass.network.ports[link.index()].rate;
                     let largest = layout.flows[data.flow as usize].largest;
                     longest = longest.max(rate.transmission_time(largest).0);
                     self.place[slot] = (self.stretch, index);
+                    self.present.push(index);
                     continue;
                 }
-                self.place[slot] = (self.stretch, self.rivals.len() as u32);
+                let index = self.rivals.len() as u32;
+                self.place[slot] = (self.stretch, index);
+                self.present.push(index);
                 self.rivals.push(Rival {
                     first: position,
                     last: position,
-                    period: demand.period(),
-                    jitter: demand.jitter(),
-                    weight: demand.weight(),
                     own: data.own,
-                    is_higher: slot < level.start,
-                    group: group as u32,
-                    is_slowed: false,
+                    is_higher,
+                    bundle: self.bundles.len() as u32,
+                });
+                self.stairs.push(Stair::new(demand));
+            }
+            if !is_higher && self.rivals.len() > first {
+                self.bundles.push(Bundle {
+                    rivals: first..self.rivals.len(),
+                    // On a slower line the maximum need not be where it is looked for.
+                    line: bounds.line.filter(|line| line.slope >= ONE),
                 });
             }
         }
         (way, longest)
     }
 
-    /// The longest time from the arrival at the first of these ports to the departure from the last; departures from those between are known.
-    /// `None` where nothing better than `enough` comes of it.
-    pub(super) fn worst(
-        &mut self,
-        of: &Stretches<'_, '_>,
-        slots: &[usize],
-        departures: &[u64],
-        enough: u64,
-    ) -> Option<u64> {
-        let layout = &of.pass.layout;
-        let last = slots.len() - 1;
-        let arrivals: Vec<u64> = std::iter::once(0)
-            .chain((1..=last).map(|at| departures[at - 1].saturating_add(layout.slots[slots[at]].traversal)))
-            .collect();
-        let busy: Vec<u64> = slots
-            .iter()
-            .map(|slot| of.busy[layout.slots[*slot].level as usize])
-            .collect();
-        if enough > HORIZON || arrivals.iter().chain(&busy).any(|time| *time > HORIZON) {
+    /// Windows of the rivals at the last port, to which the frame comes at this time at the latest.
+    fn weigh(&mut self, of: &Stretches<'_, '_>, slot: usize, arrival: &[u64], position: usize) {
+        let busy = of.busy[of.pass.layout.slots[slot].level as usize];
+        self.busy.push(self.busy[position].saturating_add(busy));
+        let arrival = arrival.first().copied().unwrap_or(0);
+        for index in &self.present {
+            let (rival, stair) = (&self.rivals[*index as usize], &mut self.stairs[*index as usize]);
+            let begins = self.shift[rival.first];
+            if rival.first == position {
+                stair.begin(begins, (!rival.is_higher).then_some(arrival));
+            } else if !rival.is_higher && self.varies[rival.first + 1..=position].contains(&true) {
+                stair.end_no_earlier(arrival);
+            }
+            let busy = self.busy[position + 1] - self.busy[rival.first];
+            stair.limit(busy.saturating_add(self.shift[position] - begins));
+        }
+    }
+
+    /// The longest time from the arrival at the first of these ports to the departure from the last. `None` where nothing better than
+    /// `enough` comes of it.
+    pub(super) fn worst(&mut self, of: &Stretches<'_, '_>, slots: &[usize], enough: u64) -> Option<u64> {
+        let last = *slots.last()?;
+        if enough > HORIZON {
             return None;
         }
         let (_, own) = self.place[slots[0]];
-        let own_slow = self.rivals[own as usize].own;
         let question = Question {
             fixed: self.fixed,
-            own_slow,
-            own_last: layout.slots[slots[last]].own,
+            own_slow: self.rivals[own as usize].own,
+            own_last: of.pass.layout.slots[last].own,
             enough,
-            arrivals: &arrivals,
-            departures,
-            busy: &busy,
-            shift: &self.shift,
-            varies: &self.varies,
+            longest: self
+                .busy
+                .last()?
+                .saturating_add(*self.shift.last()?)
+                .saturating_add(enough.max(self.reach)),
         };
-        self.bundles.answer(&question, &self.rivals, &layout.groups)
+        let higher = self.rivals.iter().map(|rival| rival.is_higher);
+        self.tally.sort(&question, &self.stairs, higher, &self.bundles)?;
+        self.tally.answer(&question)
     }
 }

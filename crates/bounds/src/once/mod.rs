@@ -45,7 +45,7 @@ use crate::settled::NEVER;
 use gather::Gathered;
 
 /// Rivals that may be gathered, all stretches together.
-const WORK: u64 = 1 << 26;
+const WORK: u64 = 1 << 22;
 /// Steps in which a busy period may grow.
 const GROWTHS: usize = 1_000;
 
@@ -203,8 +203,8 @@ impl<'a, 'b> Stretches<'a, 'b> {
                         .saturating_add(known[middle][end - middle])
                 };
                 let mut best = (start + 1..=end).map(over).min().unwrap_or(NEVER);
-                open = open && gathered.extend(self, &slots[start..=end]);
-                if open && let Some(found) = gathered.worst(self, &slots[start..=end], &from_here, best) {
+                open = open && gathered.extend(self, &slots[start..=end], &from_here);
+                if open && let Some(found) = gathered.worst(self, &slots[start..=end], best) {
                     best = best.min(found);
                 }
                 from_here.push(best);

@@ -1,17 +1,16 @@
 //! The maximum over `t` of `w(t) + C - t` for one stretch.
 
-use super::gather::Rival;
-use crate::bundle::{Line, ONE};
-use crate::demand::HORIZON;
-use crate::layout::Group;
+use crate::bundle::Line;
+use crate::demand::{Demand, HORIZON};
+use std::ops::Range;
 
 /// Values of `t` that are tried at most.
 const MOST_TIMES: usize = 1 << 12;
 /// A window that nothing ends but the start of the frame.
 const OPEN: i64 = i64::MAX / 4;
 
-/// A stretch, apart from its rivals. Times in nanoseconds; those of the frame count from its arrival at the first port.
-pub(super) struct Question<'a> {
+/// A stretch, apart from its rivals. Times in nanoseconds.
+pub(super) struct Question {
     /// Ways, blocking and frames under way.
     pub(super) fixed: u64,
     /// Transmission time of the frame on the slowest port and on the last one.
@@ -19,77 +18,108 @@ pub(super) struct Question<'a> {
     pub(super) own_last: u64,
     /// Answers from here on are of no use.
     pub(super) enough: u64,
-    /// Latest arrivals at all ports, and departures from all but the last.
-    pub(super) arrivals: &'a [u64],
-    pub(super) departures: &'a [u64],
-    /// Longest busy periods.
-    pub(super) busy: &'a [u64],
-    /// Sums of the longest ways from the first port.
-    pub(super) shift: &'a [u64],
-    /// Can frames overtake on the way to a port?
-    pub(super) varies: &'a [bool],
+    /// No window is longer.
+    pub(super) longest: u64,
 }
 
-impl Question<'_> {
-    /// When the window of a rival ends, as a distance from `t`, less where it begins as a distance from the start.
-    fn lead(&self, rival: &Rival) -> i64 {
-        let last = self.arrivals.len() - 1;
-        let end = if !rival.is_higher {
-            let overtaken = self.varies[rival.first + 1..=rival.last].contains(&true);
-            self.arrivals[if overtaken { rival.last } else { rival.first }]
-        } else if rival.last < last {
-            self.departures[rival.last]
-        } else {
-            return OPEN;
-        };
-        end as i64 - self.shift[rival.first] as i64
-    }
-
-    /// Work of all frames of a rival that can come while its ports are busy.
-    fn most(&self, rival: &Rival) -> u64 {
-        let busy: u128 = self.busy[rival.first..=rival.last]
-            .iter()
-            .map(|time| u128::from(*time))
-            .sum();
-        let window = busy + u128::from(self.shift[rival.last] - self.shift[rival.first]);
-        let count = (window + u128::from(rival.jitter)).div_ceil(u128::from(rival.period));
-        u64::try_from(count * u128::from(rival.weight)).unwrap_or(u64::MAX)
-    }
-}
-
-/// What a rival brings in a window that depends on `t`, or on `w`.
+/// What a rival brings.
 #[derive(Debug, Clone, Copy)]
-struct Stair {
+pub(super) struct Stair {
     period: u64,
     jitter: u64,
+    /// At the slowest of its ports.
     weight: u64,
+    /// Frames that can come while its ports are busy.
     most: u64,
+    /// Where its window ends, as a distance from `t`, less where it begins, as one from the start.
     lead: i64,
-    /// From the start of the stretch to the start of the window at least.
+    /// Where it begins.
     shift: i64,
+    /// Frames in one instant, and the window at which there is another.
+    at_once: u64,
+    next: u64,
 }
 
 impl Stair {
+    pub(super) fn new(demand: &Demand) -> Self {
+        let (period, jitter) = (demand.period(), demand.jitter());
+        Self {
+            period,
+            jitter,
+            weight: demand.weight(),
+            most: 0,
+            lead: 0,
+            shift: 0,
+            at_once: jitter / period + 1,
+            next: demand.first_step(),
+        }
+    }
+    /// Its work at another port; true if that takes longer.
+    pub(super) fn slow_down(&mut self, weight: u64) -> bool {
+        let slower = weight > self.weight;
+        self.weight = self.weight.max(weight);
+        slower
+    }
+    /// Its window begins here, and ends with an arrival of the frame, or else with its start.
+    pub(super) fn begin(&mut self, shift: u64, arrival: Option<u64>) {
+        self.shift = shift as i64;
+        self.lead = arrival.map_or(OPEN, |at| at as i64 - self.shift);
+    }
+    pub(super) fn end(&mut self, departure: u64) {
+        self.lead = self.lead.min(departure as i64 - self.shift);
+    }
+    pub(super) fn end_no_earlier(&mut self, arrival: u64) {
+        self.lead = self.lead.max(arrival as i64 - self.shift);
+    }
+    /// All its frames come in a window of this length, which is open at its end.
+    pub(super) fn limit(&mut self, window: u64) {
+        let window = window.saturating_add(self.jitter);
+        self.most = window.div_ceil(self.period);
+    }
+    /// Does it bring the same in every window that ends no earlier than it begins and is no longer than this?
+    fn is_steady(&self, longest: u64) -> bool {
+        self.lead >= 0 && (self.next > longest || self.most <= self.at_once)
+    }
+    fn steady(&self) -> u64 {
+        self.at_once.min(self.most).saturating_mul(self.weight)
+    }
     /// Nothing in a window that ends before it begins.
     fn at(&self, window: i64) -> u64 {
         let Ok(window) = u64::try_from(window) else {
             return 0;
         };
         let count = (window + self.jitter) / self.period + 1;
-        count.saturating_mul(self.weight).min(self.most)
+        count.min(self.most).saturating_mul(self.weight)
+    }
+    fn all(&self) -> u64 {
+        self.most.saturating_mul(self.weight)
     }
 }
 
 /// Rivals of the frame's class that join over one link.
+#[derive(Debug, Clone)]
+pub(super) struct Bundle {
+    pub(super) rivals: Range<usize>,
+    pub(super) line: Option<Line>,
+}
+
+/// A bundle with what does not change apart.
 #[derive(Debug)]
-struct Bundle {
-    stairs: std::ops::Range<usize>,
+struct Sorted {
+    steady: u64,
+    stairs: Range<usize>,
     line: Option<Line>,
     /// Of the latest window among them.
     lead: i64,
 }
 
-impl Bundle {
+impl Sorted {
+    fn steps(&self, stairs: &[Stair], t: u64) -> u64 {
+        stairs[self.stairs.clone()]
+            .iter()
+            .map(|stair| stair.at(t as i64 + stair.lead))
+            .fold(self.steady, u64::saturating_add)
+    }
     fn at(&self, stairs: &[Stair], t: u64) -> u64 {
         let sum = self.steps(stairs, t);
         match self.line {
@@ -100,41 +130,88 @@ impl Bundle {
             None => sum,
         }
     }
-    fn steps(&self, stairs: &[Stair], t: u64) -> u64 {
-        stairs[self.stairs.clone()]
-            .iter()
-            .map(|stair| stair.at(t as i64 + stair.lead))
-            .fold(0, u64::saturating_add)
-    }
 }
 
-/// Buffers, kept from one stretch to the next.
+/// The rivals of a stretch that change with the window, and the sum of the others; memory is used again.
 #[derive(Debug, Default)]
-pub(super) struct Bundles {
-    /// Positions of rivals of the own class, by link.
-    order: Vec<u32>,
+pub(super) struct Tally {
+    /// Ways, blocking, frames under way, and what is the same in every window.
+    steady: u64,
+    /// All work there can be.
+    all: u64,
     same: Vec<Stair>,
-    bundles: Vec<Bundle>,
+    bundles: Vec<Sorted>,
     higher: Vec<Stair>,
     times: Vec<u64>,
 }
 
-impl Bundles {
-    /// `None` where no time below [`Question::enough`] is found.
-    pub(super) fn answer(
+impl Tally {
+    /// `None` if even what is the same in every window is too much.
+    pub(super) fn sort(
         &mut self,
-        question: &Question<'_>,
-        rivals: &[Rival],
-        groups: &[Group],
-    ) -> Option<u64> {
-        let all = self.sort(question, rivals, groups);
-        if all > HORIZON || !self.list_times(all) {
+        question: &Question,
+        stairs: &[Stair],
+        higher: impl Iterator<Item = bool>,
+        bundles: &[Bundle],
+    ) -> Option<()> {
+        self.higher.clear();
+        self.same.clear();
+        self.bundles.clear();
+        (self.steady, self.all) = (question.fixed, 0);
+        for (stair, _) in stairs.iter().zip(higher).filter(|(_, is_higher)| *is_higher) {
+            if stair.is_steady(question.longest) {
+                self.steady = self.steady.saturating_add(stair.steady());
+            } else {
+                self.all = self.all.saturating_add(stair.all());
+                self.higher.push(*stair);
+            }
+        }
+        for bundle in bundles {
+            self.bundle(question, &stairs[bundle.rivals.clone()], bundle.line);
+        }
+        let least = self.steady.saturating_add(question.own_last);
+        if least >= question.enough.saturating_add(question.own_slow) {
+            return None;
+        }
+        self.all = self.all.saturating_add(self.steady);
+        (self.all <= HORIZON).then_some(())
+    }
+
+    fn bundle(&mut self, question: &Question, stairs: &[Stair], line: Option<Line>) {
+        let begin = self.same.len();
+        let (mut steady, mut lead) = (0u64, i64::MIN);
+        for stair in stairs {
+            lead = lead.max(stair.lead);
+            if stair.is_steady(question.longest) {
+                steady = steady.saturating_add(stair.steady());
+            } else {
+                self.all = self.all.saturating_add(stair.all());
+                self.same.push(*stair);
+            }
+        }
+        // A line above all of it says nothing.
+        let line = line.filter(|line| self.same.len() > begin || line.base < steady);
+        if self.same.len() == begin && line.is_none() {
+            self.steady = self.steady.saturating_add(steady);
+            return;
+        }
+        self.all = self.all.saturating_add(steady);
+        self.bundles.push(Sorted {
+            steady,
+            stairs: begin..self.same.len(),
+            line,
+            lead,
+        });
+    }
+
+    /// `None` where no time below [`Question::enough`] is found.
+    pub(super) fn answer(&mut self, question: &Question) -> Option<u64> {
+        if !self.list_times() {
             return None;
         }
         let mut worst = 0;
         for &t in &self.times {
-            let possible = all + question.own_last;
-            if possible.saturating_sub(t) <= worst {
+            if (self.all + question.own_last).saturating_sub(t) <= worst {
                 break;
             }
             let start = self.start(question, t)?;
@@ -146,73 +223,30 @@ impl Bundles {
         Some(worst)
     }
 
-    /// Sorts rivals into bundles of the own class and higher ones; returns all work there can be.
-    fn sort(&mut self, question: &Question<'_>, rivals: &[Rival], groups: &[Group]) -> u64 {
-        self.higher.clear();
-        self.same.clear();
-        self.bundles.clear();
-        self.order.clear();
-        let mut all = question.fixed;
-        for (rival, index) in rivals.iter().zip(0u32..) {
-            if !rival.is_higher {
-                self.order.push(index);
-                continue;
-            }
-            let stair = stair(question, rival);
-            all = all.saturating_add(stair.most);
-            self.higher.push(stair);
-        }
-        self.order
-            .sort_unstable_by_key(|index| rivals[*index as usize].group);
-        for same in self
-            .order
-            .chunk_by(|a, b| rivals[*a as usize].group == rivals[*b as usize].group)
-        {
-            let begin = self.same.len();
-            let mut line = groups[rivals[same[0] as usize].group as usize]
-                .line
-                // On a slower line the maximum need not be where it is looked for.
-                .filter(|line| line.slope >= ONE);
-            let mut lead = i64::MIN;
-            for index in same {
-                let rival = &rivals[*index as usize];
-                let stair = stair(question, rival);
-                all = all.saturating_add(stair.most);
-                lead = lead.max(stair.lead);
-                // The line counts transmission times of the port at which they join.
-                line = line.filter(|_| !rival.is_slowed);
-                self.same.push(stair);
-            }
-            self.bundles.push(Bundle {
-                stairs: begin..self.same.len(),
-                line,
-                lead,
-            });
-        }
-        all
-    }
-
     /// All `t` at which a maximum can lie: `w(t) - t` falls where no window grows, and grows on lines, up to the next step or the end of
     /// the line. `false` if they are too many.
-    fn list_times(&mut self, all: u64) -> bool {
+    fn list_times(&mut self) -> bool {
         self.times.clear();
         self.times.push(0);
         let Self {
-            times, same, higher, ..
+            times,
+            same,
+            higher,
+            all,
+            bundles,
+            ..
         } = self;
-        for stair in same
-            .iter()
-            .chain(higher.iter().filter(|stair| stair.lead < OPEN / 2))
-        {
+        let ended = higher.iter().filter(|stair| stair.lead < OPEN / 2);
+        for stair in same.iter().chain(ended) {
             // The window opens with its first frames, and grows with every further one.
             let opens = -stair.lead;
             let first = (stair.lead.max(0) as u64 + stair.jitter) / stair.period + 1;
-            let steps = (first..)
+            let steps = (first..stair.most)
                 .map(|count| i64::try_from(count.saturating_mul(stair.period)).unwrap_or(i64::MAX))
                 .map(|at| at.saturating_sub(stair.jitter as i64).saturating_sub(stair.lead));
             for t in std::iter::once(opens).chain(steps) {
                 let Ok(t) = u64::try_from(t) else { continue };
-                if t > all {
+                if t > *all {
                     break;
                 }
                 if times.len() > MOST_TIMES {
@@ -222,14 +256,18 @@ impl Bundles {
                 times.push(t.saturating_sub(1));
             }
         }
-        for bundle in &self.bundles {
+        for bundle in bundles {
             let Some(line) = bundle.line else { continue };
+            if let Ok(opens) = u64::try_from(-bundle.lead) {
+                times.push(opens);
+                times.push(opens.saturating_sub(1));
+            }
             for at in 0..times.len() {
                 let work = bundle.steps(same, times[at]);
                 let meets = line.when(work).min(HORIZON) as i64 - bundle.lead;
                 if let Ok(meets) = u64::try_from(meets)
                     && meets > times[at]
-                    && meets <= all
+                    && meets <= *all
                 {
                     times.push(meets);
                 }
@@ -244,8 +282,8 @@ impl Bundles {
     }
 
     /// From the start of the chain to the start of the frame at the last port.
-    fn start(&self, question: &Question<'_>, t: u64) -> Option<u64> {
-        let mut base = question.fixed;
+    fn start(&self, question: &Question, t: u64) -> Option<u64> {
+        let mut base = self.steady;
         for bundle in &self.bundles {
             base = base.saturating_add(bundle.at(&self.same, t));
         }
@@ -265,16 +303,5 @@ impl Bundles {
                 return None;
             }
         }
-    }
-}
-
-fn stair(question: &Question<'_>, rival: &Rival) -> Stair {
-    Stair {
-        period: rival.period,
-        jitter: rival.jitter,
-        weight: rival.weight,
-        most: question.most(rival),
-        lead: question.lead(rival),
-        shift: question.shift[rival.first] as i64,
     }
 }
