@@ -78,7 +78,7 @@ fn what_leeway_spares_is_what_an_analysis_would_find_again() {
                 }
             }
             let options = Options {
-                method: Method::Bound,
+                method: Method::PortByPort,
                 ..Options::default()
             };
             let analysis = analyse(&compile(&declaration).expect("a valid network"), &options);

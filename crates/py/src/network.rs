@@ -65,7 +65,7 @@ impl Network {
         json(&paths)
     }
 
-    /// Safe bounds; options `{"method": "holistic" | "calculus" | "bound", "jitter_override": {stream: ns}, "assume_best_effort": bool}`,
+    /// Safe bounds; options `{"method": "holistic" | "calculus" | "port-by-port" | "bound", "jitter_override": {stream: ns}, "assume_best_effort": bool}`,
     /// none of which is required.
     fn bounds(&self, py: Python<'_>, options: &str) -> PyResult<String> {
         let options: BoundsOptions = serde_json::from_str(options).map_err(invalid)?;

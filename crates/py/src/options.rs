@@ -25,6 +25,7 @@ pub(crate) struct BoundsOptions {
 enum MethodName {
     Holistic,
     Calculus,
+    PortByPort,
     #[default]
     Bound,
 }
@@ -65,6 +66,7 @@ impl BoundsOptions {
             method: match self.method {
                 MethodName::Holistic => Method::Holistic,
                 MethodName::Calculus => Method::Calculus,
+                MethodName::PortByPort => Method::PortByPort,
                 MethodName::Bound => Method::Bound,
             },
             jitter_override: jitters.collect(),

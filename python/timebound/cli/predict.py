@@ -37,7 +37,9 @@ Ports = Annotated[
     Parameter(name="--ports", negative=(), help="Also show every port's utilisation, and the backlog of each queue."),
 ]
 
-Method = Literal["bound", "holistic", "calculus", "trajectory", "holistic-as-published", "trajectory-as-published"]
+Method = Literal[
+    "bound", "port-by-port", "holistic", "calculus", "trajectory", "holistic-as-published", "trajectory-as-published"
+]
 
 
 def register(app: App) -> None:
@@ -66,7 +68,7 @@ def predict(
 ) -> int:
     """Safe worst-case latency bounds per flow and receiver, utilisation per port, and the reason where there is none.
 
-    The bound is the least of the holistic analysis and of network calculus at every port; both stand beside it. With `--output`
+    The bound is the least of the holistic analysis and of network calculus at every port, and over several ports at once; both stand beside it. With `--output`
     the run folder and its report are written too.
     """
     assigns = assignment is not None and assignment.assign is not None

@@ -128,6 +128,8 @@ def _hop(hop: dict[str, Any]) -> list[str]:
         rows.append(("+" if hop["rounding_ns"] > 0 else "-", abs(hop["rounding_ns"]), "rounding"))
     if hop["window_ns"]:
         rows.append(("-", hop["window_ns"], "passed when the frame arrives (since the busy period began)"))
+    if hop["counted_before_ns"]:
+        rows.append(("-", hop["counted_before_ns"], "counted at ports before (rivals that go the same way)"))
     lines += [_row(*row, 6) for row in rows]
     after = [
         ("propagation", hop["propagation_ns"]),

@@ -39,7 +39,7 @@ class Network:
     def bounds(
         self, jitter_ns: dict[str, int] | None = None, method: str = "bound", *, assume_best_effort: bool = True
     ) -> dict[str, Any]:
-        """Safe bounds by "holistic", "calculus" or their minimum "bound".
+        """Safe bounds by "holistic", "calculus", their minimum "port-by-port", or the least of all "bound".
 
         `jitter_ns` replaces declared jitters where it is larger (stream name -> ns).
         """

@@ -220,6 +220,7 @@ def _hop(hop: dict[str, Any]) -> dict[str, Any]:
         "service_us": micros(hop["service_ns"]),
         "shaping_us": micros(_sum(hop["shaping"]) - hop["rounding_ns"]),
         "window_us": micros(hop["window_ns"]),
+        "counted_before_us": micros(hop["counted_before_ns"]),
         "propagation_us": micros(hop["propagation_ns"]),
         "link_jitter_us": micros(hop["link_jitter_ns"]),
         "switching_us": micros(hop["switching_ns"]),

@@ -1,6 +1,6 @@
 """Figures of a method by name, beside the bound and never in its place.
 
-`bound`, `holistic` and `calculus` are safe. `trajectory` is experimental; the two `as-published` ones are known to be exceeded and exist to be
+`bound`, `port-by-port`, `holistic` and `calculus` are safe. `trajectory` is experimental; the two `as-published` ones are known to be exceeded and exist to be
 compared with the paper that printed them.
 """
 
@@ -12,9 +12,11 @@ from typing import Any, Literal, get_args
 from timebound.engine.figures import micros
 from timebound.engine.predict import Outcome, Prediction, outcomes_of
 
-Safe = Literal["bound", "holistic", "calculus"]
+Safe = Literal["bound", "port-by-port", "holistic", "calculus"]
 Unpromised = Literal["trajectory", "holistic-as-published", "trajectory-as-published"]
-Method = Literal["bound", "holistic", "calculus", "trajectory", "holistic-as-published", "trajectory-as-published"]
+Method = Literal[
+    "bound", "port-by-port", "holistic", "calculus", "trajectory", "holistic-as-published", "trajectory-as-published"
+]
 
 LABELS = {
     "safe": "safe",

@@ -76,7 +76,8 @@ class Explained:
 
 def _port(hop: Mapping[str, Any]) -> Stage:
     """A port's parts without what is subtracted: what cannot have come yet is taken off the class itself, what is over when the frame
-    arrives off what was sent first: blocking, more urgent frames, then those of the class."""
+    arrives off what was sent first: blocking, more urgent frames, then those of the class. What ports before have counted is off the
+    more urgent frames first."""
     from .run import figure, text
 
     gross = {kind: figure(hop.get(f"{kind}_us")) or 0.0 for kind in ("blocking", "higher", "same", "own", "service")}
@@ -84,6 +85,7 @@ def _port(hop: Mapping[str, Any]) -> Stage:
     for left, kinds in (
         (figure(hop.get("shaping_us")) or 0.0, ("same", "higher", "blocking", "own")),
         (figure(hop.get("window_us")) or 0.0, ("blocking", "higher", "same", "service", "own")),
+        (figure(hop.get("counted_before_us")) or 0.0, ("higher", "same", "blocking", "service", "own")),
     ):
         # Rounding can make it negative: then the class itself has a little more.
         net[kinds[0]] -= min(left, 0.0)
@@ -102,6 +104,8 @@ def _port(hop: Mapping[str, Any]) -> Stage:
         words.append(f"{figure(hop.get('shaping_us')):g} us cannot have come yet")
     if figure(hop.get("window_us")):
         words.append(f"{figure(hop.get('window_us')):g} us are over when the frame arrives")
+    if figure(hop.get("counted_before_us")):
+        words.append(f"{figure(hop.get('counted_before_us')):g} us are counted at ports before")
     for kind in ("higher", "same"):
         words += _streams(kind, hop.get(kind))
     return Stage(text(hop.get("port")).replace("->", " → "), parts, "; ".join(words))

@@ -191,7 +191,7 @@ def _no_bound(flow: Flow) -> str:
 
 def flows(run: Run) -> Table:
     rows = [flow_row(flow) for flow in critical(run.flows)[:MOST_FLOWS]]
-    caption = "Every flow at every receiver, the most critical first. Bounds count from the actual release at the first port of each segment, without the broker's time, and are the least of the holistic analysis and of network calculus at every port. End to end is the bound from the nominal release, with release jitter and the brokers' times: a deadline is compared with it, and margin is deadline minus end to end."
+    caption = "Every flow at every receiver, the most critical first. Bounds count from the actual release at the first port of each segment, without the broker's time, and are the least of the holistic analysis and of network calculus at every port, and over stretches of ports, where a stream that goes the same way counts once. End to end is the bound from the nominal release, with release jitter and the brokers' times: a deadline is compared with it, and margin is deadline minus end to end."
     return Table("table-flows", caption, FLOW_COLUMNS, rows, len(run.flows), filtered=True)
 
 
