@@ -11,6 +11,7 @@ import pytest
 
 from timebound.cli.app import execute
 from timebound.engine.admission import Admission, admit
+from timebound.engine.methods import work_out
 from timebound.engine.predict import predict
 from timebound.scenario import load
 from timebound.scenario.problems import ScenarioError
@@ -36,7 +37,8 @@ def plan() -> Plan:
 
 
 def test_what_joins_has_the_bounds_of_the_prediction(plan: Plan) -> None:
-    found = predict(plan).outcomes
+    prediction = predict(plan)
+    found = work_out(prediction, "port-by-port").outcomes
     state = Admission(plan, [])
     for stream in plan.streams:
         free = replace(stream, deadline_ns=None)
@@ -46,6 +48,8 @@ def test_what_joins_has_the_bounds_of_the_prediction(plan: Plan) -> None:
         bounds = state.bounds_ns(stream.name)
         assert bounds == {receiver: found[stream.name, receiver].nominal_ns for receiver in stream.destinations}
         assert all(bounds.values())
+        for receiver, bound in bounds.items():
+            assert prediction.outcomes[stream.name, receiver].nominal_ns <= bound
 
 
 def test_the_refused_flow_learns_who_would_suffer_and_what_would_fit(plan: Plan) -> None:

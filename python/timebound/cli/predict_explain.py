@@ -128,9 +128,10 @@ def _hop(hop: dict[str, Any]) -> list[str]:
         rows.append(("+" if hop["rounding_ns"] > 0 else "-", abs(hop["rounding_ns"]), "rounding"))
     if hop["window_ns"]:
         rows.append(("-", hop["window_ns"], "passed when the frame arrives (since the busy period began)"))
-    if hop["counted_before_ns"]:
-        rows.append(("-", hop["counted_before_ns"], "counted at ports before (rivals that go the same way)"))
     lines += [_row(*row, 6) for row in rows]
+    if hop["counted_before_ns"]:
+        words = "then taken off: counted at ports before (rivals that go the same way)"
+        lines.append(_row("-", hop["counted_before_ns"], words, 6))
     after = [
         ("propagation", hop["propagation_ns"]),
         ("link jitter", hop["link_jitter_ns"]),
