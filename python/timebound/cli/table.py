@@ -43,7 +43,7 @@ def _caption(summary: dict[str, Any], left_out: int, everything: str) -> str:
     if any(flow["simulated_max_us"] is not None for flow in summary["flows"]):
         lines.append("worst found: by simulation and search; the true worst case lies between it and the bound")
     lines.append(
-        "bound: of the network, from the actual release; the least of holistic and calculus, port by port (each on a wide terminal, "
+        "bound: of the network, from the actual release; the least of holistic and calculus, port by port and over stretches of ports (each on a wide terminal, "
         "and in --json)"
     )
     if any(judged_apart(flow) for flow in summary["flows"]):
