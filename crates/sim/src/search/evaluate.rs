@@ -17,6 +17,9 @@ const MOST_OTHERS: usize = 1 << 14;
 /// No frame is on its way for ever, but outages can make it seem so.
 const MOST_STEPS: u32 = 1 << 12;
 
+/// No visit.
+const NOWHERE: (u32, u32) = (u32::MAX, u32::MAX);
+
 /// A frame in a queue of the target's path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visit {
@@ -104,8 +107,10 @@ struct Watch {
     /// Per stream of the scene its actor, `u32::MAX` if it is none.
     actor_of: Vec<u32>,
     visits: Vec<Vec<Visit>>,
-    /// Per release its latest visit, wherever that was.
-    latest: Vec<u32>,
+    /// Per release its latest visit, as place and position, and for every visit the one of its release before: a release of several frames
+    /// has as many under way.
+    latest: Vec<(u32, u32)>,
+    before: Vec<Vec<(u32, u32)>>,
     /// Per place: end of the last transmission, and since when the port has been sending without a pause.
     busy: Vec<(u64, u64)>,
     releases: Vec<Released>,
@@ -121,6 +126,7 @@ struct Watch {
 impl Watch {
     fn clear(&mut self) {
         self.visits.iter_mut().for_each(Vec::clear);
+        self.before.iter_mut().for_each(Vec::clear);
         self.latest.clear();
         self.busy.fill((u64::MAX, 0));
         self.releases.clear();
@@ -168,7 +174,8 @@ impl Sink for Watch {
     #[inline]
     fn queued(&mut self, port: PortId, at: Time, frame: &Frame) {
         let Some(place) = self.place(port) else { return };
-        self.latest[frame.handle as usize] = self.visits[place].len() as u32;
+        let here = (place as u32, self.visits[place].len() as u32);
+        self.before[place].push(std::mem::replace(&mut self.latest[frame.handle as usize], here));
         let actor = self.actor_of[frame.stream as usize];
         self.visits[place].push(Visit::new(actor, (frame.handle, frame.tag as u32), at.0));
     }
@@ -185,12 +192,11 @@ impl Sink for Watch {
         let waits = |visit: &Visit| {
             visit.started == u64::MAX && visit.handle == frame.handle && visit.tag == frame.tag as u32
         };
-        // Mostly it is where its release was seen last; a release of several frames may have others behind it.
-        let latest = self.latest[frame.handle as usize] as usize;
-        let waiting = match visits.get(latest).is_some_and(waits) {
-            true => visits.get_mut(latest),
-            false => visits.iter_mut().find(|visit| waits(visit)),
-        };
+        let mut at = self.latest[frame.handle as usize];
+        while at != NOWHERE && !(at.0 as usize == place && waits(&visits[at.1 as usize])) {
+            at = self.before[at.0 as usize][at.1 as usize];
+        }
+        let waiting = visits.get_mut(at.1 as usize).filter(|_| at != NOWHERE);
         if let Some(visit) = waiting {
             visit.start(started.0, busy.1);
         }
@@ -230,6 +236,7 @@ impl<'a> Evaluator<'a> {
             place_of: scene.place_of.clone(),
             actor_of,
             visits: vec![Vec::new(); scene.places.len()],
+            before: vec![Vec::new(); scene.places.len()],
             busy: vec![(u64::MAX, 0); scene.places.len()],
             ..Watch::default()
         };
@@ -385,7 +392,7 @@ impl<'a> Evaluator<'a> {
                 break;
             }
         }
-        watch.latest.resize(watch.releases.len(), u32::MAX);
+        watch.latest.resize(watch.releases.len(), NOWHERE);
     }
 
     /// Releases of all streams that promise nothing, in order of time; returns what each of them sends at a time.
