@@ -126,6 +126,7 @@ def test_an_unknown_flow_is_an_error_with_suggestions() -> None:
     with pytest.raises(ScenarioError) as error:
         explain.pairs_of(prediction(), ["zzz"])
     assert "the flows are 'alpha'" in error.value.problems[0].hint
+    assert error.value.problems[0].hint.count("'alpha'") == 1
 
 
 @pytest.fixture

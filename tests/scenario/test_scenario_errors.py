@@ -244,6 +244,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("- a\n- b\n", "is a mapping"),
         ("a: \x01\n", "unreadable"),
         (FLOWS + "  - {name: a, from: h[1-99999], to: h2, size: 100 B, period: 1 s}\n", "more than 20000 names"),
+        (FLOWS + "  - {name: a, from: h[1-1000000000], to: h2, size: 100 B, period: 1 s}\n", "more than 6 digits"),
         (FLOWS + "  - {name: a, from: h1, to: h2, size: 100 B, period: 1 s, count: 20000}\n" * 6, "duplicate flow"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) and "\n" not in value else "",

@@ -52,7 +52,11 @@ def pairs_of(prediction: Prediction, names: Iterable[str]) -> list[Key]:
     groups: dict[str, list[str]] = {}
     for flow in flows.values():
         groups.setdefault(flow.group, []).append(flow.name)
-    problems = [_unknown(name, [*flows, *groups]) for name in names if name not in flows and name not in groups]
+    problems = [
+        _unknown(name, list(dict.fromkeys([*flows, *groups])))
+        for name in names
+        if name not in flows and name not in groups
+    ]
     if problems:
         raise ScenarioError(problems)
     wanted = [one for name in names for one in ([name] if name in flows else groups[name])]

@@ -7,11 +7,13 @@ import re
 
 MOST_NAMES = 20_000
 """As many nodes as the model accepts."""
+MOST_DIGITS = 6
+"""Of a number in a range; leading zeros count."""
 
 _BRACKET = re.compile(r"\[([0-9,\- ]*)\]")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,61}[A-Za-z0-9_])?")
 _FLOW = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./ \-]{0,126}[A-Za-z0-9_])?(?:\[[0-9]{1,6}\])?")
-_SPAN = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+_SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
 class RangeError(ValueError):
@@ -79,6 +81,8 @@ def _values(inside: str, text: str) -> list[str]:
         if match is None:
             raise RangeError(f"{text!r} is no range of names", "write ranges as h[1-60] or h[1,3,7-9]")
         first, last = match[1], match[2] or match[1]
+        if max(len(first), len(last)) > MOST_DIGITS:
+            raise RangeError(f"a number in {text!r} has more than {MOST_DIGITS} digits", "use smaller numbers")
         if int(last) < int(first):
             raise RangeError(f"the range in {text!r} runs backwards", "write the smaller number first")
         if int(last) - int(first) >= MOST_NAMES:
