@@ -41,8 +41,8 @@ def explained(run: Run, width: float) -> Markup | None:
         drawn.append(_way(way, y, left, right))
         y += HEAD + PITCH * (len(way.stages) + 1) + 8
     foot = [
-        "Linear scale from zero, one for each flow. A bar begins where the one above it ends. What is over when the frame arrives, and "
-        "frames that cannot have come yet over their link, are left out of the parts that they belong to.",
+        "Linear scale from zero, one for each flow. A bar begins where the one above it ends. What is over when the frame arrives, "
+        "frames that cannot have come yet over their link, and what ports before have counted are left out of the parts that they belong to.",
     ]
     small, small_height = footer(foot, 8, y + 10, width - 16)
     title = "What the bounds are made of, hop by hop"
