@@ -1,0 +1,9 @@
+//! What crosses the wire, as functions without I/O: bytes and text in, values out, and back.
+//!
+//! - [`attributes`]: real-time attributes of flows as user properties of MQTT 5 packets.
+//! - [`quantity`]: numbers with a unit.
+//! - [`topic`]: topic names and filters.
+
+pub mod attributes;
+pub mod quantity;
+pub mod topic;
