@@ -157,7 +157,9 @@ pub fn read<'p>(properties: impl IntoIterator<Item = (&'p str, &'p str)>) -> Rea
     let mut reader = Reader::default();
     let mut seen = 0;
     for (key, value) in properties {
-        let Some(attribute) = Attribute::of(key) else { continue };
+        let Some(attribute) = Attribute::of(key) else {
+            continue;
+        };
         seen += 1;
         if seen > MOST_ATTRIBUTES {
             reader.problem(key, value, Why::TooMany);
@@ -255,9 +257,10 @@ impl Reader {
         };
         match attribute {
             Attribute::Deadline => set(&mut own.deadline_ns, quantity(&TIME, value, Rounding::Down)?),
-            Attribute::AuthorsDeadline => {
-                set(&mut own.deadline_ns, authors(value, 1_000_000_000, Rounding::Down)?)
-            }
+            Attribute::AuthorsDeadline => set(
+                &mut own.deadline_ns,
+                authors(value, 1_000_000_000, Rounding::Down)?,
+            ),
             Attribute::Period => set(&mut own.period_ns, quantity(&TIME, value, Rounding::Down)?),
             Attribute::Size => set(
                 &mut own.size_bytes,
@@ -384,7 +387,10 @@ fn write_one(own: &Requirements, pairs: &mut Vec<(String, String)>) {
     add("rt-deadline", own.deadline_ns.map(|ns| TIME.write(ns)));
     add("rt-period", own.period_ns.map(|ns| TIME.write(ns)));
     add("rt-size", own.size_bytes.map(|bytes| SIZE.write(bytes)));
-    add("rt-transmission-time", own.transmission_ns.map(|ns| TIME.write(ns)));
+    add(
+        "rt-transmission-time",
+        own.transmission_ns.map(|ns| TIME.write(ns)),
+    );
     add("rt-priority", own.priority.map(|class| class.to_string()));
     let range = |(least, most): (u64, u64)| match least == most {
         true => RATE.write(most),

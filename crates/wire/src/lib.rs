@@ -1,9 +1,11 @@
 //! What crosses the wire, as functions without I/O: bytes and text in, values out, and back.
 //!
 //! - [`attributes`]: real-time attributes of flows as user properties of MQTT 5 packets.
+//! - [`mqtt`]: packets as an intermediary sees them.
 //! - [`quantity`]: numbers with a unit.
 //! - [`topic`]: topic names and filters.
 
 pub mod attributes;
+pub mod mqtt;
 pub mod quantity;
 pub mod topic;

@@ -60,7 +60,13 @@ pub const RATE: Kind = Kind {
 
 /// Bytes.
 pub const SIZE: Kind = Kind {
-    units: &[("B", 1), ("kB", 1_000), ("KiB", 1 << 10), ("MB", 1_000_000), ("MiB", 1 << 20)],
+    units: &[
+        ("B", 1),
+        ("kB", 1_000),
+        ("KiB", 1 << 10),
+        ("MB", 1_000_000),
+        ("MiB", 1 << 20),
+    ],
     named: "B, kB, KiB, MB or MiB",
 };
 
@@ -74,7 +80,9 @@ impl Kind {
     /// See [`NotAQuantity`].
     pub fn read(&self, text: &str, rounding: Rounding) -> Result<u64, NotAQuantity> {
         let text = text.trim();
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let end = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
         let (number, unit) = (&text[..end], text[end..].trim_start());
         if unit.is_empty() {
             // Whether a number is there at all matters more.
@@ -117,7 +125,8 @@ trait PowerOfTen {
 impl PowerOfTen for u64 {
     /// 1 is one, too.
     fn is_power_of_ten(&self) -> bool {
-        self.checked_ilog10().is_some_and(|digits| 10u64.pow(digits) == *self)
+        self.checked_ilog10()
+            .is_some_and(|digits| 10u64.pow(digits) == *self)
     }
 }
 
@@ -186,7 +195,10 @@ mod tests {
             assert!(time(text).is_err(), "{text:?}");
         }
         assert_eq!(time("20"), Err(NotAQuantity::NoUnit("ns, us, ms or s")));
-        assert_eq!(time("20 minutes"), Err(NotAQuantity::UnknownUnit("ns, us, ms or s")));
+        assert_eq!(
+            time("20 minutes"),
+            Err(NotAQuantity::UnknownUnit("ns, us, ms or s"))
+        );
         assert_eq!(time("20 MS"), Err(NotAQuantity::UnknownUnit("ns, us, ms or s")));
         assert_eq!(time("99999999999999999999 ns"), Err(NotAQuantity::TooLarge));
         assert_eq!(time("99999999999 s"), Err(NotAQuantity::TooLarge));

@@ -58,7 +58,11 @@ mod tests {
         for (filter, name, expected) in [
             ("sport/tennis/player1/#", "sport/tennis/player1", true),
             ("sport/tennis/player1/#", "sport/tennis/player1/ranking", true),
-            ("sport/tennis/player1/#", "sport/tennis/player1/score/wimbledon", true),
+            (
+                "sport/tennis/player1/#",
+                "sport/tennis/player1/score/wimbledon",
+                true,
+            ),
             ("sport/#", "sport", true),
             ("#", "anything/at/all", true),
             ("sport/tennis/+", "sport/tennis/player1", true),
@@ -81,7 +85,15 @@ mod tests {
 
     #[test]
     fn what_no_filter_may_be() {
-        for filter in ["", "sport/tennis#", "sport/tennis/#/ranking", "sport+", "a\0b", "#/", "++"] {
+        for filter in [
+            "",
+            "sport/tennis#",
+            "sport/tennis/#/ranking",
+            "sport+",
+            "a\0b",
+            "#/",
+            "++",
+        ] {
             assert!(!is_filter(filter), "{filter:?}");
         }
         assert!(!is_filter(&"x".repeat(65_536)) && is_filter(&"x".repeat(65_535)));

@@ -6,7 +6,11 @@ fn of(pairs: &[(&str, &str)]) -> Reading {
 }
 
 fn whys(pairs: &[(&str, &str)]) -> Vec<Why> {
-    of(pairs).problems.into_iter().map(|problem| problem.why).collect()
+    of(pairs)
+        .problems
+        .into_iter()
+        .map(|problem| problem.why)
+        .collect()
 }
 
 #[test]
@@ -129,7 +133,10 @@ fn attributes_behind_topics_that_cannot_be_read_are_for_nobody() {
 fn another_version_is_not_guessed_at() {
     let found = of(&[("rt-deadline", "1 ms"), ("rt-version", "2"), ("rt-priority", "1")]);
     assert!(found.request.is_empty());
-    assert_eq!(found.problems[0].to_string(), "rt-version '2': this side speaks version 1");
+    assert_eq!(
+        found.problems[0].to_string(),
+        "rt-version '2': this side speaks version 1"
+    );
 }
 
 #[test]
@@ -150,7 +157,13 @@ fn a_flood_is_cut() {
 #[test]
 fn why_in_the_order_of_the_packet() {
     assert_eq!(
-        whys(&[("rt-qos", "3"), ("rt-topic", ""), ("rt-qos", "4"), ("rt-topic", "a"), ("rt-qos", "-1")]),
+        whys(&[
+            ("rt-qos", "3"),
+            ("rt-topic", ""),
+            ("rt-qos", "4"),
+            ("rt-topic", "a"),
+            ("rt-qos", "-1")
+        ]),
         [
             Why::NotOneOf("0, 1 or 2"),
             Why::NoFilter,
@@ -167,19 +180,24 @@ fn requirements() -> impl Strategy<Value = Requirements> {
         proptest::option::of(0u8..8),
         proptest::option::of((1u64..1 << 60, 0u64..1 << 60)),
         proptest::option::of(0u8..3),
-        (proptest::option::of(any::<bool>()), proptest::option::of(any::<bool>())),
+        (
+            proptest::option::of(any::<bool>()),
+            proptest::option::of(any::<bool>()),
+        ),
     )
-        .prop_map(|((deadline, period, size, time), priority, rate, qos, (strict, withdraw))| Requirements {
-            deadline_ns: deadline,
-            period_ns: period,
-            size_bytes: size,
-            transmission_ns: time,
-            priority,
-            bandwidth_bps: rate.map(|(least, more)| (least, least + more)),
-            qos,
-            strict,
-            withdraw,
-        })
+        .prop_map(
+            |((deadline, period, size, time), priority, rate, qos, (strict, withdraw))| Requirements {
+                deadline_ns: deadline,
+                period_ns: period,
+                size_bytes: size,
+                transmission_ns: time,
+                priority,
+                bandwidth_bps: rate.map(|(least, more)| (least, least + more)),
+                qos,
+                strict,
+                withdraw,
+            },
+        )
 }
 
 proptest! {

@@ -1,0 +1,247 @@
+use super::*;
+use proptest::prelude::*;
+
+fn text(text: &str) -> Vec<u8> {
+    let mut bytes = (text.len() as u16).to_be_bytes().to_vec();
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+fn user(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (key, value) in pairs {
+        bytes.push(0x26);
+        bytes.extend(text(key));
+        bytes.extend(text(value));
+    }
+    bytes
+}
+
+fn sized(properties: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_integer(properties.len(), &mut bytes);
+    bytes.extend(properties);
+    bytes
+}
+
+fn packet(first: u8, rest: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![first];
+    bytes.extend(sized(rest));
+    bytes
+}
+
+#[test]
+fn packets_are_found_in_a_stream() {
+    let mut stream = packet(0xc0, &[]);
+    stream.extend(packet(0x30, &[text("a"), b"hello".to_vec()].concat()));
+    let (head, rest) = next(&stream).unwrap().unwrap();
+    assert_eq!((head.kind, head.whole(), rest.len()), (Kind::Pingreq, 2, 0));
+    let (head, rest) = next(&stream[2..]).unwrap().unwrap();
+    let found = Publish::read(&head, rest, Version::V3).unwrap();
+    assert_eq!((found.topic, found.qos, found.payload), ("a", 0, &b"hello"[..]));
+    for end in 0..stream.len() - 2 {
+        assert_eq!(next(&stream[2..2 + end]).unwrap(), None);
+    }
+}
+
+#[test]
+fn headers_that_the_standard_rules_out() {
+    for first in [0x00, 0x01, 0x36, 0x37, 0x60, 0x61, 0x80, 0xa0, 0x11, 0xc1, 0xf2] {
+        assert_eq!(Head::read(&[first, 0]), Err(Malformed::Header), "{first:#x}");
+    }
+    assert_eq!(Head::read(&[0x30, 0xff, 0xff, 0xff]), Ok(None));
+    assert_eq!(
+        Head::read(&[0x30, 0xff, 0xff, 0xff, 0xff]),
+        Err(Malformed::Integer)
+    );
+    let head = Head::read(&[0x30, 0xff, 0xff, 0xff, 0x7f]).unwrap().unwrap();
+    assert_eq!((head.length, head.rest), (5, 268_435_455));
+}
+
+#[test]
+fn a_connect_with_everything() {
+    let rest = [
+        text("MQTT"),
+        vec![5, 0b1100_1110, 0, 60],
+        sized(
+            &[
+                vec![0x11, 0, 0, 0, 10],
+                user(&[("rt-deadline", "20 ms"), ("colour", "red")]),
+            ]
+            .concat(),
+        ),
+        text("client"),
+        sized(&[vec![0x18, 0, 0, 0, 1], user(&[("rt-deadline", "1 ms")])].concat()),
+        text("gone"),
+        text("bye"),
+        text("user"),
+        text("secret"),
+    ]
+    .concat();
+    let found = Connect::read(&rest).unwrap();
+    assert_eq!(
+        (found.version, found.clean, found.keep_alive, found.client_id),
+        (Version::V5, true, 60, "client")
+    );
+    assert_eq!((found.will, found.user), (Some("gone"), Some("user")));
+    // Those of the will are the will's.
+    let pairs: Vec<_> = found.properties.user().collect();
+    assert_eq!(pairs, [("rt-deadline", "20 ms"), ("colour", "red")]);
+    for end in 0..rest.len() {
+        assert!(Connect::read(&rest[..end]).is_err(), "{end}");
+    }
+    assert_eq!(
+        Connect::read(&[rest, vec![0]].concat()).unwrap_err(),
+        Malformed::Value
+    );
+}
+
+#[test]
+fn connects_that_the_standard_rules_out() {
+    let connect = |name: &str, level: u8, flags: u8| {
+        Connect::read(&[text(name), vec![level, flags, 0, 0], text("c")].concat()).map(|found| found.version)
+    };
+    assert_eq!(connect("MQTT", 4, 2), Ok(Version::V3));
+    assert_eq!(connect("MQIsdp", 3, 0), Ok(Version::V3));
+    for (name, level, flags) in [
+        ("MQTT", 3, 2),
+        ("MQTT", 6, 2),
+        ("mqtt", 4, 2),
+        ("MQTT", 4, 1),
+        ("MQTT", 4, 0x08),
+        ("MQTT", 4, 0x20),
+        ("MQTT", 4, 0x1c),
+    ] {
+        assert_eq!(
+            connect(name, level, flags),
+            Err(Malformed::Value),
+            "{name} {level} {flags:#x}"
+        );
+    }
+}
+
+#[test]
+fn publishes() {
+    let read = |first: u8, rest: &[u8]| {
+        let bytes = packet(first, rest);
+        let (head, rest) = next(&bytes).unwrap().unwrap();
+        Publish::read(&head, rest, Version::V5)
+            .map(|found| (found.topic.to_owned(), found.qos, found.packet, found.alias()))
+    };
+    let named = [text("t/1"), vec![0, 7], sized(&user(&[("rt-period", "1 s")]))].concat();
+    assert_eq!(read(0x32, &named), Ok(("t/1".to_owned(), 1, 7, None)));
+    let alias = [text(""), sized(&[0x23, 0, 4])].concat();
+    assert_eq!(read(0x30, &alias), Ok((String::new(), 0, 0, Some(4))));
+    for (first, rest) in [
+        (0x30, [text(""), sized(&[])].concat()),
+        (0x30, [text("a/#"), sized(&[])].concat()),
+        (0x32, [text("a"), vec![0, 0], sized(&[])].concat()),
+    ] {
+        assert_eq!(read(first, &rest), Err(Malformed::Value));
+    }
+    // Twice, not in a PUBLISH, unknown.
+    for properties in [
+        &[0x01, 1, 0x01, 0][..],
+        &[0x13, 0, 1],
+        &[0x77, 0],
+        &[0x80, 0x01, 0],
+    ] {
+        assert_eq!(
+            read(0x30, &[text("a"), sized(properties)].concat()),
+            Err(Malformed::Property)
+        );
+    }
+    // Of subscription identifiers there may be several.
+    let several = [text("a"), sized(&[0x0b, 1, 0x0b, 0x80, 1])].concat();
+    assert!(read(0x30, &several).is_ok());
+}
+
+#[test]
+fn subscriptions() {
+    let rest = [
+        vec![0, 9],
+        sized(&user(&[("rt-topic", "a/#"), ("rt-deadline", "5 ms")])),
+        text("a/#"),
+        vec![1],
+        text("+/b"),
+        vec![0x2c | 2],
+    ]
+    .concat();
+    let bytes = packet(0x82, &rest);
+    let (head, rest) = next(&bytes).unwrap().unwrap();
+    let found = Subscribe::read(&head, rest, Version::V5).unwrap();
+    assert_eq!(found.packet, 9);
+    assert_eq!(
+        found.filters.iter().collect::<Vec<_>>(),
+        [("a/#", 1), ("+/b", 0x2e)]
+    );
+    assert_eq!(found.properties.user().count(), 2);
+    let unsubscribe = packet(0xa2, &[vec![0, 9], sized(&[]), text("a/#"), text("b")].concat());
+    let (head, rest) = next(&unsubscribe).unwrap().unwrap();
+    let found = Subscribe::read(&head, rest, Version::V5).unwrap();
+    assert_eq!(found.filters.iter().collect::<Vec<_>>(), [("a/#", 0), ("b", 0)]);
+    for rest in [
+        vec![0, 9, 0],
+        [vec![0, 0, 0], text("a"), vec![0]].concat(),
+        [vec![0, 9, 0], text("a#"), vec![0]].concat(),
+        [vec![0, 9, 0], text("a"), vec![3]].concat(),
+    ] {
+        let bytes = packet(0x82, &rest);
+        let (head, rest) = next(&bytes).unwrap().unwrap();
+        assert_eq!(
+            Subscribe::read(&head, rest, Version::V5).unwrap_err(),
+            Malformed::Value
+        );
+    }
+}
+
+#[test]
+fn acknowledgements_take_user_properties() {
+    let pairs = [("rt-granted".to_owned(), "yes".to_owned())];
+    for (first, rest) in [
+        (0x20, [vec![1, 0], sized(&[0x21, 0, 20])].concat()),
+        (0x40, vec![0, 5]),
+        (0x40, vec![0, 5, 0x10]),
+        (0x62, [vec![0, 5, 0], sized(&user(&[("a", "b")]))].concat()),
+        (0x90, vec![0, 5, 0, 1, 2]),
+        (0xe0, vec![]),
+    ] {
+        let bytes = packet(first, &rest);
+        let (head, rest) = next(&bytes).unwrap().unwrap();
+        let before = Ack::read(&head, rest).unwrap();
+        let changed = with_user_properties(&head, rest, 0x97, &pairs).unwrap().unwrap();
+        let (head, rest) = next(&changed).unwrap().unwrap();
+        let after = Ack::read(&head, rest).unwrap();
+        assert_eq!((after.packet, after.codes), (before.packet, before.codes));
+        let suback = head.kind == Kind::Suback;
+        assert_eq!(after.reason, if suback { 0 } else { 0x97 });
+        let user: Vec<_> = before.properties.user().chain([("rt-granted", "yes")]).collect();
+        assert_eq!(after.properties.user().collect::<Vec<_>>(), user);
+    }
+    let head = Head::read(&[0x40, 2]).unwrap().unwrap();
+    let long = [("x".repeat(65_536), String::new())];
+    assert_eq!(with_user_properties(&head, &[0, 1], 0, &long), Ok(None));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_too_much(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 1u8..16, body in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(4), Just(5), Just(0x26), any::<u8>()], 0..60)) {
+        for stream in [bytes, packet(kind << 4 | if matches!(kind, 6 | 8 | 10) { 2 } else { 0 }, &body)] {
+            let Ok(Some((head, rest))) = next(&stream) else { continue };
+            prop_assert!(head.whole() <= stream.len());
+            let _ = Connect::read(rest);
+            for version in [Version::V3, Version::V5] {
+                if let Ok(found) = Publish::read(&head, rest, version) {
+                    prop_assert!(found.payload.len() <= rest.len());
+                }
+                if let Ok(found) = Subscribe::read(&head, rest, version) {
+                    prop_assert!(found.filters.iter().count() > 0);
+                }
+            }
+            if let Ok(Some(changed)) = with_user_properties(&head, rest, 0, &[("k".to_owned(), "v".to_owned())]) {
+                let (head, rest) = next(&changed).unwrap().unwrap();
+                prop_assert_eq!(Ack::read(&head, rest).unwrap().properties.user().last(), Some(("k", "v")));
+            }
+        }
+    }
+}
