@@ -20,7 +20,11 @@ fuzz_target!(|data: &[u8]| {
         let pairs = [("k".to_owned(), "v".to_owned())];
         if let Ok(Some(changed)) = mqtt::with_user_properties(&head, body, 0, &pairs) {
             let (head, body) = mqtt::next(&changed).expect("a packet").expect("all of it");
-            let last = Ack::read(&head, body).expect("an acknowledgement").properties.user().last();
+            let last = Ack::read(&head, body)
+                .expect("an acknowledgement")
+                .properties
+                .user()
+                .last();
             assert_eq!(last, Some(("k", "v")));
         }
         rest = &rest[head.whole()..];

@@ -80,7 +80,8 @@ def test_iperf3_gets_the_goodput_of_the_link_less_its_losses(tmp_path: Path) -> 
 def test_ping_takes_twice_the_delay_and_is_never_early(tmp_path: Path) -> None:
     need("ping")
     least, means = [], []
-    for attempt in range(3):
+    # On a busy host most of them are disturbed; one that is not has to keep the limit.
+    for attempt in range(6):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         command = "[ping, -q, -c, 150, -i, 0.01, 10.0.0.2]"
