@@ -78,10 +78,10 @@ def test_iperf3_gets_the_goodput_of_the_link_less_its_losses(tmp_path: Path) -> 
 
 
 def test_ping_takes_twice_the_delay_and_is_never_early(tmp_path: Path) -> None:
-    """How late the emulator is depends on the host, and it says so; nothing else may add to the delay of the link."""
     need("ping")
-    least, unexplained = [], []
-    for attempt in range(6):
+    least, means = [], []
+    # A busy host disturbs most attempts; one has to keep the limit.
+    for attempt in range(10):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         command = "[ping, -q, -c, 150, -i, 0.01, 10.0.0.2]"
@@ -90,13 +90,11 @@ def test_ping_takes_twice_the_delay_and_is_never_early(tmp_path: Path) -> None:
         # Single answers are printed with three digits only; the summary has microseconds (but no median).
         low, mean = printed.split("rtt min/avg/max/mdev = ")[1].split("/")[:2]
         least.append(float(low))
-        precision = summary["precision"]
-        late_ms = precision["lateness_us"]["p50"] / 1000
-        unexplained.append(float(mean) - MODEL_MS - 2 * late_ms)
-        if precision["verdict"] == "good" and unexplained[-1] < 0.1:
+        means.append(float(mean))
+        if summary["precision"]["verdict"] == "good" and means[-1] - MODEL_MS < 0.1:
             break
     assert min(least) >= MODEL_MS - 0.001
-    assert min(unexplained) < 0.1, unexplained
+    assert min(means) - MODEL_MS < 0.1, means
 
 
 def test_the_simulated_link_loses_and_delays_alike(tmp_path: Path) -> None:
