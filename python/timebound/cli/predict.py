@@ -68,8 +68,8 @@ def predict(
 ) -> int:
     """Safe worst-case latency bounds per flow and receiver, utilisation per port, and the reason where there is none.
 
-    The bound is the least of the holistic analysis and of network calculus at every port, and over several ports at once; both stand beside it. With `--output`
-    the run folder and its report are written too.
+    The bound is the least of the holistic analysis and of network calculus at every port, and over several ports at once; the
+    figures of these two methods stand beside it. With `--output` the run folder and its report are written too.
     """
     assigns = assignment is not None and assignment.assign is not None
     if assignment is not None and not assigns and (stated := assignment.stated()):
