@@ -1,0 +1,1 @@
+"""The table of real-time requirements (SRT): its rows, and the stores that keep it."""
