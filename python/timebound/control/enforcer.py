@@ -15,9 +15,7 @@ class Enforcer(Protocol):
     def topology(self) -> Topology:
         """The network as it is known now."""
 
-    def watch(
-        self, changed: Callable[[Topology], None], state: Callable[[str, ChannelState, str], None]
-    ) -> None:
+    def watch(self, changed: Callable[[Topology], None], state: Callable[[str, ChannelState, str], None]) -> None:
         """`changed` with every new topology; `state` with (channel id, new state, reason) whenever a channel's state changes."""
 
     def install(self, channel: ChannelRow, backup: tuple[str, ...] = ()) -> None:

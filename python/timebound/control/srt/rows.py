@@ -7,6 +7,7 @@
 | `requests` | its manager | what a client asks for one topic (publisher) or filter (subscriber) on one connection |
 | `verdicts` | the controller | the answer to one revision of a request |
 | `channels` | the controller | what is reserved: a way through the network for one direction of one connection |
+| `controllers` | its controller | who decides, and that it is alive |
 
 So no row is ever written by two, and nobody needs a lock. A request and its verdict have the same id; a verdict whose `revision` is not that of
 the request is not its answer (yet). Ids are chosen by whoever writes the row, and never used again.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 
 class Side(StrEnum):
@@ -167,6 +169,19 @@ class ChannelRow:
     changed_ns: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRow:
+    """One `timebound controller`. Managers whose requests find none alive answer `unavailable` at once (fail-open)."""
+
+    id: str
+    """The site's name of it, unique."""
+    version: str
+    beat_ns: int
+    """Wall clock, ns since 1970, renewed every second."""
+    url: str | None = None
+    """Of its REST interface and page, where people may look."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """The whole table at one moment, by id."""
@@ -176,6 +191,27 @@ class Tables:
     requests: dict[str, RequestRow] = field(default_factory=dict)
     verdicts: dict[str, VerdictRow] = field(default_factory=dict)
     channels: dict[str, ChannelRow] = field(default_factory=dict)
+    controllers: dict[str, ControllerRow] = field(default_factory=dict)
 
 
-Row = ManagerRow | ConnectionRow | RequestRow | VerdictRow | ChannelRow
+Row = ManagerRow | ConnectionRow | RequestRow | VerdictRow | ChannelRow | ControllerRow
+
+TableName = Literal["managers", "connections", "requests", "verdicts", "channels", "controllers"]
+"""A field of `Tables`."""
+
+ROWS: dict[TableName, type[Row]] = {
+    "managers": ManagerRow,
+    "connections": ConnectionRow,
+    "requests": RequestRow,
+    "verdicts": VerdictRow,
+    "channels": ChannelRow,
+    "controllers": ControllerRow,
+}
+"""What a table holds; in the order in which rows refer to each other."""
+
+_TABLE_OF: dict[type[Row], TableName] = {row: table for table, row in ROWS.items()}
+
+
+def table_of(row: Row) -> TableName:
+    """The table in which a row lies."""
+    return _TABLE_OF[type(row)]
