@@ -1,0 +1,362 @@
+//! What passes between the manager and the service around it, as JSON: configuration in, events out, verdicts in, counters out.
+//!
+//! One value per line of text, keys as the fields are named here. Fields that `python/timebound/control/srt/rows.py` has are its fields.
+//!
+//! Events are tagged by `kind`:
+//!
+//! ```json
+//! {"kind": "request", "id": "m1-18c2f0a1b2c3d4e5-7.1", "revision": 1, "connection": {"id": "m1-18c2f0a1b2c3d4e5-7", "manager": "m1",
+//!  "client_id": "press", "user": null, "client_address": "10.0.0.1", "client_port": 40000, "manager_address": "10.0.0.5",
+//!  "manager_port": 1883, "broker_leg": null, "opened_ns": 1700000000000000000, "certificate": null, "mqtt": 5},
+//!  "side": "publish", "topic": "plant/alarm", "requirements": {"deadline_ns": 20000000, "period_ns": null, "jitter_ns": null,
+//!  "size_bytes": 200, "transmission_ns": null, "priority": null, "bandwidth_bps": null, "qos": 1, "strict": false}}
+//! {"kind": "withdrawn", "id": "m1-18c2f0a1b2c3d4e5-7.1"}
+//! {"kind": "closed", "connection": "m1-18c2f0a1b2c3d4e5-7"}
+//! {"kind": "problems", "connection": "m1-18c2f0a1b2c3d4e5-7", "client_id": "press", "problems": ["rt-qos '3': use 0, 1 or 2"]}
+//! {"kind": "offence", "client_id": "press", "client_address": "10.0.0.1", "reason": "packet too large"}
+//! ```
+//!
+//! A request that changes comes again with the same id and the next revision. `withdrawn` comes for each request that is no more, also when its
+//! connection ends; `closed` comes last, once, and only for connections that asked for something. A verdict may be given again for
+//! the same revision (a channel broke, a better one was found): the last one counts. Verdicts about what is no more are passed over.
+
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// What a manager is told when it starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The site's name of this manager; ids of connections and requests begin with it.
+    pub name: String,
+    /// At least one.
+    pub listeners: Vec<Listener>,
+    pub broker: Broker,
+    /// Milliseconds for which a packet waits for its verdict at most; 0 to 5,000. Keep it well below the clients' keep-alive.
+    #[serde(default = "hold_ms")]
+    pub hold_ms: u64,
+    #[serde(default)]
+    pub limits: Limits,
+    /// Threads that serve connections; 0: one for each core, at most 4.
+    #[serde(default)]
+    pub threads: usize,
+}
+
+const fn hold_ms() -> u64 {
+    500
+}
+
+/// How clients reach a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Tcp,
+    Tls,
+    /// MQTT over WebSocket (MQTT 5.0, section 6), subprotocol `mqtt`.
+    Ws,
+    /// The same over TLS.
+    Wss,
+}
+
+impl Kind {
+    /// Does it need a certificate?
+    #[must_use]
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Self::Tls | Self::Wss)
+    }
+}
+
+/// Where clients are accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listener {
+    pub address: IpAddr,
+    /// 0: the kernel chooses (`Manager.addresses()` says which).
+    pub port: u16,
+    pub kind: Kind,
+    /// PEM, chain of the site's certificate; `tls` and `wss` need it.
+    #[serde(default)]
+    pub certificate: Option<PathBuf>,
+    /// PEM, its private key.
+    #[serde(default)]
+    pub key: Option<PathBuf>,
+    /// PEM: clients that show a certificate must have one of these authorities.
+    #[serde(default)]
+    pub client_authority: Option<PathBuf>,
+    /// Clients must show a certificate, and its common name replaces the user name in their CONNECT.
+    #[serde(default)]
+    pub certificate_as_user: bool,
+}
+
+/// The broker behind the manager.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Broker {
+    /// An address or a name.
+    pub address: String,
+    pub port: u16,
+    #[serde(default)]
+    pub tls: Option<BrokerTls>,
+}
+
+/// TLS towards the broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerTls {
+    /// PEM: authorities that the broker's certificate may have.
+    pub authority: PathBuf,
+    /// The name that its certificate must have; `broker.address` if absent.
+    #[serde(default)]
+    pub server_name: Option<String>,
+}
+
+/// What one client may cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at a time; more are closed at once.
+    pub connections: usize,
+    /// Bytes of a packet without the payload of a PUBLISH.
+    pub header_bytes: usize,
+    /// Bytes of a whole packet.
+    pub packet_bytes: usize,
+    /// Bytes of a WebSocket message, which is collected before it is passed on.
+    pub websocket_bytes: usize,
+    /// Requests of a connection at a time.
+    pub requests: usize,
+    /// New or changed requests of a connection per second, twice as many at once.
+    pub requests_per_second: u32,
+    /// Bytes of topic names for which a connection has aliases.
+    pub alias_bytes: usize,
+    /// Milliseconds from a connection's first byte to its CONNECT, handshakes of TLS and WebSocket included.
+    pub handshake_ms: u64,
+    /// Milliseconds until the broker must have accepted a connection.
+    pub connect_ms: u64,
+    /// Events that nobody polled; beyond, requests are answered `unavailable` by the manager itself.
+    pub events: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            header_bytes: 256 * 1024,
+            packet_bytes: 268_435_460,
+            websocket_bytes: 4 * 1024 * 1024,
+            requests: 256,
+            requests_per_second: 100,
+            alias_bytes: 1024 * 1024,
+            handshake_ms: 10_000,
+            connect_ms: 3_000,
+            events: 65_536,
+        }
+    }
+}
+
+/// What the manager tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Event {
+    /// A client asks for something new, or for something else than before (`revision` counts up).
+    Request {
+        id: String,
+        revision: u32,
+        connection: Connection,
+        side: Side,
+        /// A topic name (publisher), or a filter without `$share/GROUP/` (subscriber).
+        topic: String,
+        requirements: Requirements,
+    },
+    /// A request is no more.
+    Withdrawn { id: String },
+    /// A connection that asked for something has ended.
+    Closed { connection: String },
+    /// A client sent attributes that cannot be read.
+    Problems {
+        connection: String,
+        client_id: String,
+        problems: Vec<String>,
+    },
+    /// A client was disconnected for what it did.
+    Offence {
+        client_id: String,
+        client_address: IpAddr,
+        reason: String,
+    },
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    Publish,
+    Subscribe,
+}
+
+/// A connection of a client (`rows.ConnectionRow`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Connection {
+    pub id: String,
+    pub manager: String,
+    /// The one that the broker assigned where the client left it empty, once that is known.
+    pub client_id: String,
+    /// As the client sent it, or the certificate's common name where that replaces it.
+    pub user: Option<String>,
+    pub client_address: IpAddr,
+    pub client_port: u16,
+    pub manager_address: IpAddr,
+    pub manager_port: u16,
+    /// Local address and port, broker's address and port; `null` where both are on one host.
+    pub broker_leg: Option<(IpAddr, u16, IpAddr, u16)>,
+    /// Wall clock, ns since 1970.
+    pub opened_ns: u64,
+    /// Common name of the client's certificate.
+    pub certificate: Option<String>,
+    /// 5: attributes are of MQTT 5 alone.
+    pub mqtt: u8,
+}
+
+/// What is asked for (`rows.Requirements`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Requirements {
+    pub deadline_ns: Option<u64>,
+    pub period_ns: Option<u64>,
+    pub jitter_ns: Option<u64>,
+    /// Of the message that carried the request where the client does not say.
+    pub size_bytes: Option<u64>,
+    pub transmission_ns: Option<u64>,
+    pub priority: Option<u8>,
+    pub bandwidth_bps: Option<(u64, u64)>,
+    /// Of the message or subscription where the client does not say.
+    pub qos: Option<u8>,
+    pub strict: bool,
+}
+
+/// The answer to one revision of a request (`rows.VerdictRow`).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Verdict {
+    pub id: String,
+    pub revision: u32,
+    pub outcome: Outcome,
+    #[serde(default)]
+    pub reason: String,
+    /// Class of the connection from now on, 0 to 7.
+    #[serde(default)]
+    pub priority: u8,
+    #[serde(default)]
+    pub bound_ns: Option<u64>,
+    #[serde(default)]
+    pub shared_with: Vec<String>,
+    #[serde(default)]
+    pub offer: Offer,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    Granted,
+    Refused,
+    Unavailable,
+}
+
+/// What would be admitted in place of what was refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct Offer {
+    #[serde(default)]
+    pub deadline_ns: Option<u64>,
+    #[serde(default)]
+    pub period_ns: Option<u64>,
+}
+
+/// Two figures, one for each direction: from clients to the broker, and back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Both {
+    pub up: u64,
+    pub down: u64,
+}
+
+/// Upper ends of the histogram's classes of hold times, ms; a last class has all that were longer.
+pub const HOLD_CLASSES_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
+
+/// Packets that were held.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Holds {
+    /// Gauge.
+    pub now: u64,
+    /// Ended by a verdict.
+    pub verdict: u64,
+    /// Ended because none came in time.
+    pub timeout: u64,
+    /// Ended because control was lost, or the request could not be told.
+    pub unavailable: u64,
+    /// `HOLD_CLASSES_MS`.
+    pub classes_ms: Vec<u64>,
+    /// Holds in each class (not cumulative), one more than `classes_ms`.
+    pub counts: Vec<u64>,
+    /// All hold times together.
+    pub total_ns: u64,
+}
+
+/// Packets answered with Quota exceeded instead of being forwarded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Refusals {
+    pub connect: u64,
+    /// QoS 1 and 2.
+    pub publish: u64,
+    /// QoS 0: dropped, because nothing can be answered.
+    pub dropped: u64,
+    pub subscribe: u64,
+}
+
+/// Verdicts that came for a request that is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Verdicts {
+    pub granted: u64,
+    pub refused: u64,
+    pub unavailable: u64,
+}
+
+/// Clients that were disconnected, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Offences {
+    /// 0x81.
+    pub malformed: u64,
+    /// 0x95.
+    pub too_large: u64,
+    /// 0x97.
+    pub quota: u64,
+    /// 0x96.
+    pub rate: u64,
+}
+
+/// Counters since the start, unless they are called gauges.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// Gauge: connections of clients.
+    pub connections: u64,
+    pub connections_total: u64,
+    /// Closed at once: more than `limits.connections`.
+    pub connections_refused: u64,
+    pub bytes: Both,
+    pub packets: Both,
+    pub holds: Holds,
+    /// New or changed requests.
+    pub requests: u64,
+    /// Gauge: requests that are there.
+    pub requests_now: u64,
+    pub verdicts: Verdicts,
+    pub refusals: Refusals,
+    pub offences: Offences,
+    /// The broker did not accept a connection, or broke one off.
+    pub broker_failures: u64,
+    /// Handshakes of TLS or WebSocket that failed.
+    pub handshake_failures: u64,
+    /// No CONNECT in time.
+    pub handshake_timeouts: u64,
+    /// Events that were not told because nobody polled.
+    pub events_lost: u64,
+    /// Gauge: what `control()` said last.
+    pub control: bool,
+}
