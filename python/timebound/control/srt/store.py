@@ -2,7 +2,7 @@
 
 A store object is a *replica*: it holds the whole table in memory, so that reading never waits, and follows what others write. It also
 remembers what its own writer wants to stand there. When the store is out of reach nothing is lost by it: what was written meanwhile is put
-there on return, and rows of this writer that it no longer wants are removed.
+there on return, and rows of this writer that it no longer wants are removed (`rules.reconcile`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from timebound.control.srt.rows import Row, TableName, Tables
 
 
 class Role(StrEnum):
-    """What a writer may write."""
+    """What a writer may write (`rules.prepare`)."""
 
     MANAGER = "manager"
     """Its row in `managers`, its `connections`, and `requests` on them."""
@@ -74,6 +74,10 @@ class Store(Protocol):
     def connected(self) -> bool:
         """Is the replica current? Never, before the whole table has been read for the first time."""
 
+    @property
+    def trouble(self) -> str:
+        """Why it is not connected; empty while it is."""
+
     def transact(self, changes: Iterable[Change], wait_s: float = 2.0) -> bool:
         """Makes all changes together, or none.
 
@@ -113,3 +117,26 @@ class Tls:
     certificate: str
     ca: str
     """Authority of the server's certificate."""
+
+
+def open_store(url: str, writer: Writer, *, adopt: bool = False, tls: Tls | None = None) -> Store:
+    """A store by its URL: `unix:PATH`, `tcp:ADDRESS:PORT`, `ssl:ADDRESS:PORT` (OVSDB, as in Open vSwitch), `file:PATH` (embedded).
+
+    Returns at once; it connects by itself, and again whenever it must. Rows of this writer from its former life are removed with
+    the first connection (a manager's clients are gone), or with `adopt` taken as its own (a controller's channels are still in the switches).
+
+    Raises:
+        StoreError: no such kind of store, or `ssl:` without `tls`.
+    """
+    kind, _, rest = url.partition(":")
+    if kind == "file" and rest:
+        from timebound.control.srt.embedded import EmbeddedStore
+
+        return EmbeddedStore(rest, writer, adopt=adopt)
+    if kind in ("unix", "tcp", "ssl") and rest:
+        from timebound.control.srt.ovsdb import OvsdbStore
+
+        if kind == "ssl" and tls is None:
+            raise StoreError(f"{url}: TLS needs a key, a certificate and an authority", "name key, certificate and ca")
+        return OvsdbStore(url, writer, adopt=adopt, tls=tls)
+    raise StoreError(f"{url!r} is no store", "write unix:PATH, tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or file:PATH")
