@@ -2,6 +2,7 @@
 //! Ethernet frames as nodes may send them.
 
 use libfuzzer_sys::fuzz_target;
+use timebound_fabric::transit::fingerprint;
 use timebound_fabric::{classify, l2};
 
 fuzz_target!(|data: &[u8]| {
@@ -12,6 +13,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let before = classify::class_of(data);
     let mut frame = data.to_vec();
+    let _ = fingerprint(data);
     if classify::set_dscp(&mut frame, 46) {
         assert_eq!(classify::dscp_of(&frame), Some(46));
         assert_eq!(frame.len(), data.len());

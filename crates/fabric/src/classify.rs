@@ -1,14 +1,18 @@
-//! The class of a frame by its 802.1Q priority or its differentiated services code point, and re-marking.
+//! The class of a frame by its 802.1Q priority, its MPLS traffic class or its differentiated services code point, and re-marking.
 
-use crate::l2::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ethernet, word};
+use crate::l2::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MPLS, ethernet, word};
 use timebound_model::Class;
 
-/// The class of an Ethernet frame (header, no FCS): the PCP where it is tagged, else the DSCP of its IP packet, else
-/// `None` (neither: ARP, for example).
+/// The class of an Ethernet frame (header, no FCS): the PCP where it is tagged, else the traffic class of its outer MPLS label (RFC 5462),
+/// else the DSCP of its IP packet, else `None` (neither: ARP, for example).
 #[must_use]
 pub fn class_of(frame: &[u8]) -> Option<Class> {
-    match ethernet(frame)?.pcp {
+    let link = ethernet(frame)?;
+    match link.pcp {
         Some(pcp) => Some(Class(pcp)),
+        None if ETHERTYPE_MPLS.contains(&link.ethertype) => {
+            frame.get(link.payload + 2).map(|bits| Class(bits >> 1 & 7))
+        }
         None => dscp_of(frame).map(Class::from_dscp),
     }
 }
@@ -71,6 +75,9 @@ mod tests {
         let tagged = [&frame[..12], &[0x81, 0, 0xe0, 0], &frame[12..]].concat();
         assert_eq!(class_of(&tagged), Some(Class(7)));
         assert_eq!(dscp_of(&tagged), Some(46));
+        let label = [0, 0, 5 << 1 | 1, 64];
+        let labelled = [&frame[..12], &[0x88, 0x47], &label, &frame[14..]].concat();
+        assert_eq!(class_of(&labelled), Some(Class(5)));
         assert_eq!(class_of(&[&[0; 12][..], &[8, 6], &[0; 46]].concat()), None);
     }
 

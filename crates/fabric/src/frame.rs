@@ -1,6 +1,6 @@
 //! What goes in (frames) and what comes out (calls on a [`Sink`]).
 
-use crate::fabric::Crossing;
+use crate::fabric::{Crossing, Handed};
 use timebound_model::{Class, NodeId, PortId, StreamId, Time, WireBytes};
 
 /// No stream: the frame belongs to none that was declared.
@@ -54,8 +54,8 @@ pub enum DropReason {
 
 /// Receives what the fabric does. Monomorphised: an empty method costs nothing.
 ///
-/// Copies balance: for each frame that entered, `1 + sum of copied = delivered + dropped + crossed + still
-/// inside`.
+/// Copies balance: for each frame that entered, `1 + sum of copied = delivered + dropped + crossed + handed + still
+/// inside`; what comes back from a switch that is not ours has entered once more.
 pub trait Sink {
     /// Whether [`Sink::transmitted`] is called (captures); compiled away when not.
     const TRANSMISSIONS: bool = false;
@@ -75,6 +75,12 @@ pub trait Sink {
     #[inline]
     fn crossed(&mut self, crossing: &Crossing) {
         let _ = crossing;
+    }
+
+    /// A copy arrived at a switch that is not ours ([`crate::Fabric::hand_over`]): it is neither delivered nor dropped here.
+    #[inline]
+    fn handed(&mut self, handed: &Handed) {
+        let _ = handed;
     }
 
     /// A copy came to the egress `port`, where it waits or starts at once; called before the port decides about its room.

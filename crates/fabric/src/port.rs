@@ -56,6 +56,10 @@ pub(crate) struct PortState {
     pub(crate) passes: bool,
     /// Its link leads to the other part of a cut network.
     pub(crate) cut: bool,
+    /// What it sends arrives at a switch that is not ours.
+    pub(crate) hands_over: bool,
+    /// It is a port of such a switch.
+    pub(crate) of_real_switch: bool,
     /// Waits for its medium.
     pub(crate) requested: bool,
     /// `NONE` for a full-duplex port, and for one with slots: those of a medium do not overlap, so nobody arbitrates.
@@ -115,6 +119,8 @@ impl PortState {
             wakes: u64::MAX,
             passes: network.nodes[port.node.index()].kind == NodeKind::Segment,
             cut: false,
+            hands_over: false,
+            of_real_switch: false,
             requested: false,
             medium: match (port.medium, &port.slots) {
                 (Some(medium), None) => medium.0,
@@ -187,6 +193,12 @@ impl PortState {
             rules.reseed(&wiring.rule_names[id.index()], seed);
         }
         self.impair(&port.impairments, wiring, id, seed, 0);
+    }
+
+    /// What arrives at its peer is not held there: the peer is not ours, and takes its own time.
+    pub(crate) fn switch_at_once(&mut self) {
+        (self.switching_least, self.switching_range) = (0, 0);
+        (self.replication_least, self.replication_range) = (0, 0);
     }
 
     #[inline]

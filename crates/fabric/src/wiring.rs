@@ -40,6 +40,8 @@ pub(crate) struct Wiring {
     children: Vec<u32>,
     /// Per stream the range of its first hops in `children`.
     roots: Vec<(u32, u32)>,
+    /// Per stream the place of its first hop in `hops`.
+    starts: Vec<u32>,
     /// Per node its ports on the spanning tree.
     spanning: Vec<Vec<u32>>,
     pub(crate) rule_names: Vec<RuleNames>,
@@ -55,6 +57,7 @@ impl Wiring {
             hops: Vec::new(),
             children: Vec::new(),
             roots: Vec::new(),
+            starts: Vec::new(),
             spanning: spanning_tree(network),
             rule_names: names
                 .iter()
@@ -74,6 +77,7 @@ impl Wiring {
 
     fn add_tree(&mut self, tree: &timebound_model::Tree) {
         let base = self.hops.len() as u32;
+        self.starts.push(base);
         // Children of each hop (slot 0: of the source), gathered in one pass over the parent links.
         let mut children = vec![Vec::new(); tree.hops.len() + 1];
         for (index, hop) in (0u32..).zip(&tree.hops) {
@@ -101,6 +105,16 @@ impl Wiring {
     #[inline]
     pub(crate) fn hop(&self, position: u32) -> &TreeHop {
         &self.hops[position as usize]
+    }
+
+    /// The place behind `port` in a stream's tree; `None` where the tree does not use that port.
+    pub(crate) fn position(&self, stream: StreamId, port: PortId) -> Option<u32> {
+        let start = *self.starts.get(stream.index())?;
+        let end = self.starts.get(stream.index() + 1);
+        let end = end.map_or(self.hops.len(), |end| *end as usize);
+        let hops = &self.hops[start as usize..end];
+        let place = hops.iter().position(|hop| hop.port == port.0)?;
+        Some(start + place as u32)
     }
 
     /// Is `position` a place in a tree, behind `port`?
@@ -153,8 +167,9 @@ impl Wiring {
 }
 
 /// A loop-free set of links over which every host hears every other (per connected part), breadth first from the switch
-/// or segment with the least id. Hosts are always leaves: they do not forward.
-fn spanning_tree(network: &Network) -> Vec<Vec<u32>> {
+/// or segment with the least id. Hosts are always leaves: they do not forward. By node the indices of its ports on it.
+#[must_use]
+pub fn spanning_tree(network: &Network) -> Vec<Vec<u32>> {
     let is_host = |node: NodeId| network.nodes[node.index()].kind == NodeKind::Host;
     let mut tree = vec![Vec::new(); network.nodes.len()];
     let mut reached = vec![false; network.nodes.len()];

@@ -15,7 +15,7 @@ mod tally;
 
 pub use histogram::Histogram;
 pub use outcome::{Interval, Latency, LeafOutcome, Outcome, PortOutcome, StreamOutcome};
-pub use replay::{Departure, Recorder, replay};
+pub use replay::{Departure, Recorder, replay, replay_with_switches};
 pub use search::{Found, HopWitness, SearchOptions, StreamWitness, Worst, search, search_with};
 pub use simulate::{Options, simulate, simulate_with};
 pub use source::{Released, Source};

@@ -1,7 +1,7 @@
 //! Recorded ingress through the same network: the parity test between emulator and simulator.
 
 use std::sync::Arc;
-use timebound_fabric::{Change, DropReason, Fabric, Frame, Sink};
+use timebound_fabric::{Change, DropReason, Fabric, Frame, Reentry, Sink};
 use timebound_model::{Network, NodeId, PortId, Time};
 
 /// How a copy of a frame ended.
@@ -58,12 +58,30 @@ pub fn replay(
     schedule: &[(Time, Change)],
     ingress: &[(Time, NodeId, Frame)],
 ) -> Vec<Departure> {
+    replay_with_switches(network, seed, schedule, ingress, &[], &[])
+}
+
+/// The same of a run in which `switches` were real ones ([`Fabric::hand_over`]): what they sent, with the effective stamps that
+/// [`Fabric::reentry`] returned, in the order of the calls.
+#[must_use]
+pub fn replay_with_switches(
+    network: &Arc<Network>,
+    seed: u64,
+    schedule: &[(Time, Change)],
+    ingress: &[(Time, NodeId, Frame)],
+    switches: &[NodeId],
+    reentries: &[(Time, Reentry)],
+) -> Vec<Departure> {
     let mut fabric = Fabric::new(Arc::clone(network), seed);
+    fabric.hand_over(switches);
     for (at, change) in schedule {
         fabric.schedule(*at, change.clone());
     }
     for (at, host, frame) in ingress {
         fabric.ingress(*at, *host, *frame);
+    }
+    for (at, reentry) in reentries {
+        fabric.reentry(*at, *reentry);
     }
     let mut recorder = Recorder::default();
     fabric.advance(Time::MAX, &mut recorder);

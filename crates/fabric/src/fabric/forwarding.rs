@@ -1,7 +1,7 @@
 //! What a node does with a frame: deliver it, or hand it to the right egress ports.
 
 use super::Fabric;
-use crate::frame::{DropReason, NO_LEAF, Route, Sink};
+use crate::frame::{DropReason, Route, Sink};
 use crate::slab::NONE;
 use std::sync::Arc;
 use timebound_model::{NodeId, Time};
@@ -13,11 +13,14 @@ impl Fabric {
         let state = &self.ports[port as usize];
         let peer = NodeId(state.peer);
         if !state.peer_is_host {
+            if state.hands_over {
+                return self.hand(now, port, index, sink);
+            }
             return self.forward(now, peer, state.reverse, index, sink);
         }
         let entry = self.slab.get(index);
         let leaf = if entry.position == NONE {
-            NO_LEAF
+            self.leaf_off_tree(&entry.frame, peer)
         } else {
             self.wiring.hop(entry.position).leaf
         };
@@ -34,6 +37,9 @@ impl Fabric {
                 let range = if entry.position == NONE {
                     // Only the source may enter its tree.
                     let source = self.network.streams.get(stream.index()).map(|s| s.source);
+                    if back != NONE && source.is_some() {
+                        return self.forward_off_tree(now, node, index, sink);
+                    }
                     self.wiring.roots(stream).filter(|_| source == Some(node))
                 } else {
                     Some(self.wiring.after(entry.position))
@@ -81,7 +87,11 @@ impl Fabric {
         let mut waiting = None;
         for &port in wiring.spanning(node) {
             let wanted = match frame.route {
-                Route::Multicast(group) => self.groups.leads_to_members(group, port),
+                // A host does not know what a switch that is not ours would do with it.
+                Route::Multicast(group) => {
+                    self.groups.leads_to_members(group, port)
+                        || (back == NONE && self.ports[port as usize].hands_over)
+                }
                 _ => true,
             };
             if port == back || !wanted {

@@ -3,9 +3,11 @@
 mod crossing;
 mod forwarding;
 mod gate;
+mod handover;
 mod transmission;
 
 pub use crossing::Crossing;
+pub use handover::{Handed, Reentry};
 pub use transmission::takes_greatest;
 
 use crate::change::Change;
@@ -54,6 +56,8 @@ pub struct Fabric {
     changes: VecDeque<(u64, Change)>,
     /// From the other part of a cut network, in order of time, then of call.
     crossings: VecDeque<(u64, Crossing)>,
+    /// From switches that are not ours, in order of time, then of call.
+    reentries: VecDeque<(u64, Reentry)>,
     groups: Groups,
     /// The earliest time at which something may still enter.
     floor: u64,
@@ -85,6 +89,7 @@ impl Fabric {
             ingress: VecDeque::new(),
             changes: VecDeque::new(),
             crossings: VecDeque::new(),
+            reentries: VecDeque::new(),
             groups: Groups::default(),
             floor: 0,
         }
@@ -103,6 +108,7 @@ impl Fabric {
         self.ingress.clear();
         self.changes.clear();
         self.crossings.clear();
+        self.reentries.clear();
         self.groups = Groups::default();
         self.floor = 0;
     }
@@ -149,6 +155,12 @@ impl Fabric {
         self.groups.leave(&self.network, &self.wiring, group, host)
     }
 
+    /// Are there members of `group` beyond `port`?
+    #[must_use]
+    pub fn leads_to_members(&self, group: u32, port: PortId) -> bool {
+        self.groups.leads_to_members(group, port.0)
+    }
+
     /// When something happens next, `None` while nothing is under way.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
@@ -163,6 +175,7 @@ impl Fabric {
         front(self.changes.front().map(|c| c.0))
             .min(front(self.ingress.front().map(|i| i.0)))
             .min(front(self.crossings.front().map(|c| c.0)))
+            .min(front(self.reentries.front().map(|r| r.0)))
     }
 
     /// Frames inside: waiting, in transmission, in flight.
@@ -205,14 +218,14 @@ impl Fabric {
         self.floor = self.floor.max(reached + 1);
     }
 
-    /// The next change or, failing one at this time, the next ingress.
+    /// The next change or, failing one at this time, the next ingress, and so on.
     fn enter<S: Sink>(&mut self, now: u64, sink: &mut S) {
         if self.changes.front().is_some_and(|change| change.0 <= now) {
             if let Some((_, change)) = self.changes.pop_front() {
                 self.apply(now, &change, sink);
             }
         } else if self.ingress.front().is_none_or(|first| first.0 > now) {
-            self.enter_crossed(now, sink);
+            self.enter_from_elsewhere(now, sink);
         } else if let Some((_, host, frame)) = self.ingress.pop_front() {
             let index = self.slab.insert(frame, NONE, false);
             if host.index() < self.network.nodes.len() {
@@ -220,6 +233,14 @@ impl Fabric {
             } else {
                 self.drop(now, None, index, DropReason::NoRoute, sink);
             }
+        }
+    }
+
+    fn enter_from_elsewhere<S: Sink>(&mut self, now: u64, sink: &mut S) {
+        if self.crossings.front().is_some_and(|crossing| crossing.0 <= now) {
+            self.enter_crossed(now, sink);
+        } else {
+            self.enter_again(now, sink);
         }
     }
 

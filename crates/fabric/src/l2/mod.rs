@@ -10,6 +10,8 @@ use crate::frame::Route;
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub(crate) const ETHERTYPE_ARP: u16 = 0x0806;
+/// RFC 3032; what is behind the labels has no type of its own.
+pub(crate) const ETHERTYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 const ETHERTYPE_CUSTOMER_TAG: u16 = 0x8100;
 const ETHERTYPE_SERVICE_TAG: u16 = 0x88a8;
 
