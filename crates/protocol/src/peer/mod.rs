@@ -1,0 +1,53 @@
+//! Messages between managers of several edge networks (MRT-MQTT, section V): datagrams to a multicast group, everything else over one TCP
+//! connection per pair of managers and class. No I/O and no clock: time is an argument.
+//!
+//! A *stream* is what one manager, in one life of its process, sends to one group: one topic, one class, and either reliable (QoS 1 and 2) or not
+//! (QoS 0), since sequences of the two must not wait for each other. A stream is a sequence of numbered datagrams; a message takes as many
+//! as its size needs.
+//!
+//! - A peer *joins* a stream over TCP and is told the number from which on the data is meant for it; data is sent once all who
+//!   are expected have joined (RT-MQTT Fig. 13: joins complete before data). So nobody ever has to ask for what was before it.
+//! - Reliable streams: a receiver hands messages over in order and says two things over TCP: up to where (and what beyond) datagrams have
+//!   *arrived*, and up to where its broker has *taken* them. The first ends retransmission, the second is what the publisher's PUBACK or PUBREC waits for: so
+//!   MQTT's guarantee holds from end to end, over both brokers. A datagram that is missing below one that has arrived is sent
+//!   again at once, to that peer alone; one that nobody has heard of after a retransmission time-out (RFC 6298) as well.
+//! - Unreliable streams: what arrives late is dropped, so that order is kept.
+//! - QoS 2: a message carries a *key* (client and packet identifier at its publisher), which a receiver remembers until the publisher's PUBREL releases it.
+//!   A publisher that sends again after its manager was restarted, in a new stream, is thus not delivered twice.
+//!
+//! | member of a stream | event | becomes |
+//! |---|---|---|
+//! | `Expected` | joined | `Joined` |
+//! | `Expected` | nothing for `Limits::join` | `Lost` |
+//! | `Joined` | acknowledges nothing for `Limits::silence` although something is due | `Lost` |
+//! | `Joined`, `Lost` | left | gone |
+//! | `Lost` | joined (again) | `Joined`, from the next number on |
+//!
+//! What a lost member did not take is told ([`sender::Effect::Undelivered`]): its owner answers for it.
+
+pub mod control;
+pub mod datagram;
+pub mod receiver;
+mod round_trip;
+pub mod sender;
+
+#[cfg(test)]
+mod tests;
+
+/// A manager or agent, by the number that its connection has at whoever asks.
+pub type PeerId = u32;
+
+/// A stream: which life of a manager's process sends it, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    /// Drawn at random when the process starts.
+    pub life: u64,
+    pub number: u32,
+}
+
+/// Numbers of datagrams stay below: nobody sends so many, and sums cannot overflow.
+pub const MOST_DATAGRAMS: u64 = 1 << 62;
+
+/// Bytes of one datagram's part of a message: with headers it fits an Ethernet frame (1500 - 20 IPv4 - 8 UDP - 32 [`datagram::HEADER`]),
+/// with room for a tunnel's header.
+pub const PART: usize = 1_360;

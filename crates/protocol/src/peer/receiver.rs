@@ -1,0 +1,329 @@
+//! The receiving end of the streams of one sender's life.
+
+use super::StreamId;
+use super::control::Arrived;
+use super::datagram::Datagram;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What a receiver may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Datagrams of a stream that wait for one before them.
+    pub waiting: usize,
+    /// Bytes of one message.
+    pub message: usize,
+    /// Keys of QoS 2 messages that were delivered and not released.
+    pub keys: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            waiting: 4_096,
+            message: 16 << 20,
+            keys: 65_536,
+        }
+    }
+}
+
+/// What the owner of a receiver has to do, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Hand this message to the broker, and say [`Receiver::taken`] with `end` when it has confirmed it. Of a reliable stream.
+    Deliver {
+        stream: StreamId,
+        message: Vec<u8>,
+        /// 0: none.
+        key: u64,
+        end: u64,
+    },
+    /// Hand this message to the broker with QoS 0. Of an unreliable stream.
+    Pass { stream: StreamId, message: Vec<u8> },
+    /// Tell the sender over TCP.
+    Tell(Arrived),
+}
+
+/// What a receiver counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams that had arrived before.
+    pub repeated: u64,
+    /// Of unreliable streams: datagrams that never came, or came after their successors.
+    pub missed: u64,
+    /// Datagrams of streams that nobody here takes part in, or that there is no room for.
+    pub dropped: u64,
+    /// Messages of QoS 2 that had been delivered in another stream.
+    pub known: u64,
+    /// Messages that were longer than allowed.
+    pub too_long: u64,
+}
+
+#[derive(Debug)]
+struct Part {
+    first: bool,
+    last: bool,
+    key: u64,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    reliable: bool,
+    /// `None` until the sender has said from where on.
+    next: Option<u64>,
+    /// Of a reliable stream: what arrived above `next`; before the sender has said so, all.
+    waiting: BTreeMap<u64, Part>,
+    /// The message whose parts are arriving; `None` while its first part is missing or it is too long.
+    building: Option<Vec<u8>>,
+    /// Ends of complete messages in order, each with whether the broker has confirmed it; the first one is not.
+    ends: VecDeque<(u64, bool)>,
+    /// All messages that end here or before are confirmed.
+    taken: u64,
+}
+
+/// The receiving end of all streams of one peer.
+#[derive(Debug)]
+pub struct Receiver {
+    limits: Limits,
+    streams: BTreeMap<StreamId, Incoming>,
+    /// Of QoS 2 messages that were delivered: they outlive streams.
+    keys: BTreeSet<u64>,
+    counts: Counts,
+}
+
+impl Receiver {
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            streams: BTreeMap::new(),
+            keys: BTreeSet::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Its group is joined: datagrams of this stream are for us, once the sender has said from where on.
+    pub fn join(&mut self, stream: StreamId, reliable: bool) {
+        self.streams.entry(stream).or_insert_with(|| Incoming {
+            reliable,
+            next: None,
+            waiting: BTreeMap::new(),
+            building: None,
+            ends: VecDeque::new(),
+            taken: 0,
+        });
+    }
+
+    /// From this datagram on it is for us. Said again over a new connection it changes nothing; said by a sender that had given
+    /// us up it skips what is lost.
+    pub fn from(&mut self, stream: StreamId, sequence: u64, effects: &mut Vec<Effect>) {
+        let Some(incoming) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        if incoming.next.is_none_or(|next| next < sequence) {
+            incoming.ends.push_back((sequence, true));
+            incoming.next = Some(sequence);
+            incoming.building = None;
+            incoming.waiting = incoming.waiting.split_off(&sequence);
+            incoming.settle();
+            if incoming.reliable {
+                self.advance(stream, effects);
+            }
+        }
+        self.report(stream, effects);
+    }
+
+    /// Nothing of this stream is for us any more.
+    pub fn leave(&mut self, stream: StreamId) {
+        self.streams.remove(&stream);
+    }
+
+    /// All reports again, for a new connection to the sender.
+    pub fn reports(&self, effects: &mut Vec<Effect>) {
+        self.streams
+            .keys()
+            .for_each(|stream| self.report(*stream, effects));
+    }
+
+    /// A datagram came, from the group or to us alone.
+    pub fn datagram(&mut self, datagram: &Datagram<'_>, effects: &mut Vec<Effect>) {
+        let Some(incoming) = self.streams.get_mut(&datagram.stream) else {
+            self.counts.dropped += 1;
+            return;
+        };
+        if incoming.reliable != datagram.reliable {
+            self.counts.dropped += 1;
+            return;
+        }
+        if !incoming.reliable {
+            return self.unreliable(datagram, effects);
+        }
+        let known = incoming.next.is_some_and(|next| datagram.sequence < next)
+            || incoming.waiting.contains_key(&datagram.sequence);
+        let far = incoming.next.is_some_and(|next| {
+            datagram.sequence - next.min(datagram.sequence) >= self.limits.waiting as u64
+        });
+        if known {
+            self.counts.repeated += 1;
+        } else if far || incoming.waiting.len() >= self.limits.waiting {
+            self.counts.dropped += 1;
+        } else {
+            incoming.waiting.insert(datagram.sequence, Part::of(datagram));
+            self.advance(datagram.stream, effects);
+        }
+        self.report(datagram.stream, effects);
+    }
+
+    /// What follows without a gap becomes messages.
+    fn advance(&mut self, stream: StreamId, effects: &mut Vec<Effect>) {
+        let Some(incoming) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let Some(mut next) = incoming.next else {
+            return;
+        };
+        while let Some(part) = incoming.waiting.remove(&next) {
+            next += 1;
+            incoming.next = Some(next);
+            let (last, key) = (part.last, part.key);
+            if !incoming.add(part, self.limits.message) {
+                self.counts.too_long += 1;
+            }
+            if !last {
+                continue;
+            }
+            let message = incoming.building.take();
+            let known = key != 0 && self.keys.contains(&key);
+            self.counts.known += u64::from(known);
+            let delivered = message.filter(|_| !known);
+            // What is not delivered waits for nobody's confirmation.
+            incoming.ends.push_back((next, delivered.is_none()));
+            if let Some(message) = delivered {
+                if key != 0 && self.keys.len() < self.limits.keys {
+                    self.keys.insert(key);
+                }
+                effects.push(Effect::Deliver {
+                    stream,
+                    message,
+                    key,
+                    end: next,
+                });
+            }
+            incoming.settle();
+        }
+    }
+
+    fn unreliable(&mut self, datagram: &Datagram<'_>, effects: &mut Vec<Effect>) {
+        let (stream, room) = (datagram.stream, self.limits.message);
+        let Some(incoming) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let next = incoming.next.unwrap_or(datagram.sequence);
+        if datagram.sequence < next {
+            self.counts.repeated += 1;
+            return;
+        }
+        if datagram.sequence > next {
+            self.counts.missed += datagram.sequence - next;
+            incoming.building = None;
+        }
+        incoming.next = Some(datagram.sequence + 1);
+        if !incoming.add(Part::of(datagram), room) {
+            self.counts.too_long += 1;
+        }
+        if datagram.last
+            && let Some(message) = incoming.building.take()
+        {
+            effects.push(Effect::Pass { stream, message });
+        }
+    }
+
+    /// The broker has confirmed the message that was handed over with this end.
+    pub fn taken(&mut self, stream: StreamId, end: u64, effects: &mut Vec<Effect>) {
+        let Some(incoming) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        if let Ok(place) = incoming.ends.binary_search_by_key(&end, |(end, _)| *end) {
+            incoming.ends[place].1 = true;
+            incoming.settle();
+            self.report(stream, effects);
+        }
+    }
+
+    /// The publisher has released this message (PUBREL): its key may come again, for another one.
+    pub fn release(&mut self, key: u64) {
+        self.keys.remove(&key);
+    }
+
+    /// Keys of messages that were delivered and not released: what has to outlive a restart.
+    pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
+        self.keys.iter().copied()
+    }
+
+    /// A key of a former life of this process.
+    pub fn remember(&mut self, key: u64) {
+        self.keys.insert(key);
+    }
+
+    fn report(&self, stream: StreamId, effects: &mut Vec<Effect>) {
+        let Some(incoming) = self.streams.get(&stream) else {
+            return;
+        };
+        let Some(next) = incoming.next.filter(|_| incoming.reliable) else {
+            return;
+        };
+        let beyond = incoming
+            .waiting
+            .range(next + 1..next.saturating_add(65))
+            .fold(0, |bits, (sequence, _)| bits | 1 << (sequence - next - 1));
+        let arrived = Arrived {
+            stream,
+            next,
+            beyond,
+            taken: incoming.taken,
+        };
+        // A later report of the same stream says all that an earlier one does.
+        effects.retain(|effect| !matches!(effect, Effect::Tell(other) if other.stream == stream));
+        effects.push(Effect::Tell(arrived));
+    }
+}
+
+impl Part {
+    fn of(datagram: &Datagram<'_>) -> Self {
+        Self {
+            first: datagram.first,
+            last: datagram.last,
+            key: datagram.key,
+            bytes: datagram.part.to_vec(),
+        }
+    }
+}
+
+impl Incoming {
+    /// Adds the next part to the message under way; false where that becomes too long (then it is dropped).
+    fn add(&mut self, part: Part, room: usize) -> bool {
+        if part.first {
+            self.building = Some(part.bytes);
+        } else if let Some(building) = &mut self.building {
+            building.extend_from_slice(&part.bytes);
+        }
+        if self.building.as_ref().is_some_and(|message| message.len() > room) {
+            self.building = None;
+            return false;
+        }
+        true
+    }
+
+    /// Up to the first message that is not confirmed everything is taken.
+    fn settle(&mut self) {
+        while let Some((end, true)) = self.ends.front() {
+            self.taken = *end;
+            self.ends.pop_front();
+        }
+    }
+}

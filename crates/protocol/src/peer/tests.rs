@@ -1,0 +1,448 @@
+//! Two ends and a network between them that loses, doubles and delays.
+
+use super::control::{Arrived, Control};
+use super::datagram::Datagram;
+use super::receiver::{self, Receiver};
+use super::sender::{self, Effect, Refused, Sender, To};
+use super::{PART, PeerId, StreamId};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::Ipv4Addr;
+use timebound_model::units::{Span, Time};
+
+const STREAM: StreamId = StreamId { life: 7, number: 1 };
+
+fn invitation() -> Control {
+    Control::Invite {
+        stream: STREAM,
+        group: Ipv4Addr::new(239, 192, 0, 1),
+        port: 7_883,
+        class: 5,
+        reliable: true,
+        topic: "plant/alarm".to_owned(),
+    }
+}
+
+/// What is under way, by time and number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Travelling {
+    Datagram(PeerId, Vec<u8>),
+    ToPeer(PeerId, Control),
+    ToSender(PeerId, Control),
+    /// The peer's broker confirms.
+    Confirmed(PeerId, u64),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Due(std::cmp::Reverse<(Time, u64)>, Travelling);
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// How a network treats datagrams; TCP between peers keeps order and loses nothing.
+#[derive(Debug, Clone, Copy)]
+struct Network {
+    seed: u64,
+    loss: u64,
+    doubling: u64,
+    reordering: u64,
+}
+
+struct World {
+    network: Network,
+    now: Time,
+    number: u64,
+    due: BinaryHeap<Due>,
+    sender: Sender,
+    receivers: BTreeMap<PeerId, Receiver>,
+    delivered: BTreeMap<PeerId, Vec<Vec<u8>>>,
+    taken: Vec<u64>,
+    undelivered: Vec<(PeerId, std::ops::Range<u64>)>,
+    sent: u64,
+}
+
+impl World {
+    fn new(network: Network, peers: PeerId, reliable: bool) -> Self {
+        let mut world = Self {
+            network,
+            now: Time(0),
+            number: 0,
+            due: BinaryHeap::new(),
+            sender: Sender::new(STREAM, reliable, sender::Limits::default()),
+            receivers: (0..peers)
+                .map(|peer| (peer, Receiver::new(receiver::Limits::default())))
+                .collect(),
+            delivered: BTreeMap::new(),
+            taken: Vec::new(),
+            undelivered: Vec::new(),
+            sent: 0,
+        };
+        for peer in 0..peers {
+            let mut effects = Vec::new();
+            world.sender.invite(world.now, peer, invitation(), &mut effects);
+            world.carry_out(effects);
+        }
+        world
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.network.seed = self
+            .network
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.network.seed >> 33) % below
+    }
+
+    fn later(&mut self, after: Span, what: Travelling) {
+        self.number += 1;
+        self.due
+            .push(Due(std::cmp::Reverse((self.now.after(after), self.number)), what));
+    }
+
+    fn datagram(&mut self, peer: PeerId, bytes: &[u8]) {
+        self.sent += 1;
+        let copies = 1 + u64::from(self.draw(100) < self.network.doubling);
+        for _ in 0..copies {
+            if self.draw(100) >= self.network.loss {
+                let extra = match self.draw(100) < self.network.reordering {
+                    true => Span::from_micros(self.draw(5_000)),
+                    false => Span::ZERO,
+                };
+                let delay = Span::from_millis(1).saturating_add(extra);
+                self.later(delay, Travelling::Datagram(peer, bytes.to_vec()));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send { to, sequence } => {
+                    let bytes = self.sender.datagram(sequence).to_vec();
+                    assert!(!bytes.is_empty(), "a datagram that is not there");
+                    let peers: Vec<PeerId> = match to {
+                        To::Group => self.receivers.keys().copied().collect(),
+                        To::Peer(peer) => vec![peer],
+                    };
+                    peers.into_iter().for_each(|peer| self.datagram(peer, &bytes));
+                }
+                Effect::Tell(peer, control) => {
+                    self.later(Span::from_millis(2), Travelling::ToPeer(peer, control));
+                }
+                Effect::Taken { message } => self.taken.push(message),
+                Effect::Undelivered { peer, messages } => self.undelivered.push((peer, messages)),
+                Effect::Open | Effect::Lost(_) => {}
+            }
+        }
+    }
+
+    fn at_peer(&mut self, peer: PeerId, effects: Vec<receiver::Effect>) {
+        for effect in effects {
+            match effect {
+                receiver::Effect::Deliver { message, end, .. } => {
+                    self.delivered.entry(peer).or_default().push(message);
+                    let delay = Span::from_micros(self.draw(3_000));
+                    self.later(delay, Travelling::Confirmed(peer, end));
+                }
+                receiver::Effect::Pass { message, .. } => {
+                    self.delivered.entry(peer).or_default().push(message);
+                }
+                receiver::Effect::Tell(arrived) => {
+                    self.later(
+                        Span::from_millis(2),
+                        Travelling::ToSender(peer, Control::Arrived(arrived)),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Until nothing is due before `end`.
+    fn run(&mut self, end: Time) {
+        loop {
+            let arrival = self.due.peek().map(|due| due.0.0.0);
+            let timeout = self.sender.next_timeout();
+            let Some(next) = arrival
+                .into_iter()
+                .chain(timeout)
+                .min()
+                .filter(|next| *next <= end)
+            else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            if arrival == Some(next) {
+                let Due(_, what) = self.due.pop().unwrap();
+                self.happen(what);
+            } else {
+                let mut effects = Vec::new();
+                self.sender.timeout(self.now, &mut effects);
+                assert!(
+                    self.sender.next_timeout().is_none_or(|next| next > self.now),
+                    "a time-out that does not pass"
+                );
+                self.carry_out(effects);
+            }
+        }
+    }
+
+    fn happen(&mut self, what: Travelling) {
+        let mut here = Vec::new();
+        match what {
+            Travelling::Datagram(peer, bytes) => {
+                let datagram = Datagram::read(&bytes).unwrap();
+                if let Some(receiver) = self.receivers.get_mut(&peer) {
+                    receiver.datagram(&datagram, &mut here);
+                }
+                self.at_peer(peer, here);
+            }
+            Travelling::Confirmed(peer, end) => {
+                if let Some(receiver) = self.receivers.get_mut(&peer) {
+                    receiver.taken(STREAM, end, &mut here);
+                }
+                self.at_peer(peer, here);
+            }
+            Travelling::ToPeer(peer, control) => {
+                let Some(receiver) = self.receivers.get_mut(&peer) else {
+                    return;
+                };
+                match control {
+                    Control::Invite { stream, reliable, .. } => {
+                        receiver.join(stream, reliable);
+                        let joined = Control::Joined { stream };
+                        self.later(Span::from_millis(2), Travelling::ToSender(peer, joined));
+                    }
+                    Control::From { stream, sequence } => receiver.from(stream, sequence, &mut here),
+                    Control::Release { key } => receiver.release(key),
+                    other => panic!("{other:?}"),
+                }
+                self.at_peer(peer, here);
+            }
+            Travelling::ToSender(peer, control) => {
+                let mut effects = Vec::new();
+                match control {
+                    Control::Joined { .. } => self.sender.has_joined(self.now, peer, &mut effects),
+                    Control::Arrived(arrived) => {
+                        self.sender
+                            .arrived(self.now, peer, &arrived, &mut effects)
+                            .unwrap();
+                    }
+                    other => panic!("{other:?}"),
+                }
+                self.carry_out(effects);
+            }
+        }
+    }
+
+    fn publish(&mut self, message: &[u8], key: u64) -> Result<u64, Refused> {
+        let mut effects = Vec::new();
+        let number = self.sender.publish(self.now, message, key, &mut effects);
+        self.carry_out(effects);
+        number
+    }
+}
+
+fn message(number: usize, size: usize) -> Vec<u8> {
+    (0..size.max(8))
+        .map(|at| {
+            if at < 8 {
+                number.to_be_bytes()[at]
+            } else {
+                (at * 7 + number) as u8
+            }
+        })
+        .collect()
+}
+
+fn perfect(seed: u64) -> Network {
+    Network {
+        seed,
+        loss: 0,
+        doubling: 0,
+        reordering: 0,
+    }
+}
+
+#[test]
+fn data_waits_until_all_who_were_invited_have_joined() {
+    let mut world = World::new(perfect(1), 3, true);
+    assert_eq!(world.publish(b"early", 0), Err(Refused::NotOpen));
+    world.run(Time(10_000_000));
+    assert!(world.sender.is_open());
+    assert_eq!(world.publish(b"now", 0), Ok(0));
+    world.run(Time(1_000_000_000));
+    assert_eq!(world.taken, [0]);
+    assert_eq!(world.delivered.len(), 3);
+    assert_eq!(world.sent, 3, "nothing is sent again where nothing is lost");
+}
+
+#[test]
+fn who_does_not_join_is_not_waited_for_longer_than_allowed() {
+    let mut world = World::new(perfect(1), 1, true);
+    let mut effects = Vec::new();
+    world.sender.invite(world.now, 9, invitation(), &mut effects);
+    world.carry_out(effects);
+    world.run(Time(1_900_000_000));
+    assert!(!world.sender.is_open());
+    world.run(Time(2_100_000_000));
+    assert_eq!(world.publish(b"now", 0), Ok(0));
+    world.run(Time(3_000_000_000));
+    assert_eq!(world.taken, [0]);
+}
+
+#[test]
+fn a_lost_member_is_told_with_what_it_did_not_take() {
+    let mut world = World::new(perfect(3), 2, true);
+    world.run(Time(100_000_000));
+    world.publish(b"one", 0).unwrap();
+    world.run(Time(200_000_000));
+    world.receivers.remove(&1);
+    world.publish(b"two", 0).unwrap();
+    world.publish(b"three", 0).unwrap();
+    world.run(Time(20_000_000_000));
+    assert_eq!(world.taken, [0], "it is waited for");
+    world.run(Time(40_000_000_000));
+    assert_eq!(world.taken, [0, 1, 2]);
+    assert_eq!(world.undelivered, [(1, 1..3)]);
+}
+
+#[test]
+fn a_lost_member_that_joins_again_goes_on_with_what_is_sent_then() {
+    let mut world = World::new(perfect(3), 1, true);
+    world.run(Time(100_000_000));
+    world.publish(b"one", 0).unwrap();
+    world.run(Time(200_000_000));
+    let away = world.receivers.remove(&0).unwrap();
+    world.publish(b"two", 0).unwrap();
+    world.run(Time(40_000_000_000));
+    assert_eq!(world.undelivered, [(0, 1..2)]);
+    world.receivers.insert(0, away);
+    let mut effects = Vec::new();
+    world.sender.invite(world.now, 0, invitation(), &mut effects);
+    world.carry_out(effects);
+    world.run(Time(41_000_000_000));
+    world.publish(b"three", 0).unwrap();
+    world.run(Time(42_000_000_000));
+    assert_eq!(world.delivered[&0], [b"one".to_vec(), b"three".to_vec()]);
+    assert_eq!(world.taken, [0, 1, 2]);
+}
+
+#[test]
+fn what_was_not_sent_cannot_be_acknowledged() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.run(Time(10_000_000));
+    world.publish(b"one", 0).unwrap();
+    let report = |next, beyond, taken| Arrived {
+        stream: STREAM,
+        next,
+        beyond,
+        taken,
+    };
+    for wrong in [
+        report(2, 0, 0),
+        report(0, 1, 0),
+        report(1, 1, 1),
+        report(0, 1 << 63, 0),
+    ] {
+        let found = world.sender.arrived(world.now, 0, &wrong, &mut Vec::new());
+        assert!(found.is_err(), "{wrong:?}");
+    }
+    assert!(
+        world
+            .sender
+            .arrived(world.now, 0, &report(1, 0, 1), &mut Vec::new())
+            .is_ok()
+    );
+}
+
+#[test]
+fn a_window_that_is_full_holds_the_publisher_back() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.run(Time(10_000_000));
+    let long = vec![0; PART * 4_000];
+    assert_eq!(world.publish(&long, 0), Ok(0));
+    assert_eq!(world.publish(&long, 0), Err(Refused::Full));
+    assert_eq!(world.publish(&vec![0; PART * 5_000], 0), Err(Refused::TooLong));
+    world.run(Time(10_000_000_000));
+    assert_eq!(world.publish(&long, 0), Ok(1));
+}
+
+#[test]
+fn a_key_is_delivered_once_until_it_is_released() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.run(Time(10_000_000));
+    for _ in 0..2 {
+        world.publish(b"once", 5).unwrap();
+    }
+    world.run(Time(1_000_000_000));
+    assert_eq!((world.delivered[&0].len(), &world.taken[..]), (1, &[0, 1][..]));
+    let mut effects = Vec::new();
+    world.sender.release(5, &mut effects);
+    world.carry_out(effects);
+    world.run(Time(2_000_000_000));
+    world.publish(b"another", 5).unwrap();
+    world.run(Time(3_000_000_000));
+    assert_eq!(world.delivered[&0].len(), 2);
+    assert_eq!(world.receivers[&0].counts().known, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_message_is_delivered_once_and_in_order(
+        seed in any::<u64>(), loss in 0u64..30, doubling in 0u64..20, reordering in 0u64..20, peers in 1u32..4,
+        messages in proptest::collection::vec((0usize..5_000, 0u64..20), 1..40),
+    ) {
+        let mut world = World::new(Network { seed, loss, doubling, reordering }, peers, true);
+        world.run(Time(50_000_000));
+        let mut expected = Vec::new();
+        for (number, (size, gap)) in messages.iter().enumerate() {
+            let bytes = message(number, *size);
+            prop_assert_eq!(world.publish(&bytes, 0), Ok(number as u64));
+            expected.push(bytes);
+            world.run(world.now.after(Span::from_millis(*gap)));
+        }
+        world.run(world.now.after(Span::from_secs(25)));
+        for peer in 0..peers {
+            prop_assert_eq!(&world.delivered[&peer], &expected);
+        }
+        prop_assert_eq!(&world.taken, &(0..expected.len() as u64).collect::<Vec<_>>());
+        prop_assert!(world.undelivered.is_empty());
+        prop_assert_eq!(world.sender.next_timeout(), None, "nothing is due any more");
+    }
+
+    #[test]
+    fn without_acknowledgements_order_is_kept_and_nothing_comes_twice(
+        seed in any::<u64>(), loss in 0u64..30, doubling in 0u64..20, reordering in 0u64..20,
+        sizes in proptest::collection::vec(0usize..4_000, 1..60),
+    ) {
+        let mut world = World::new(Network { seed, loss, doubling, reordering }, 2, false);
+        world.run(Time(50_000_000));
+        let mut expected = Vec::new();
+        for (number, size) in sizes.iter().enumerate() {
+            let bytes = message(number, *size);
+            world.publish(&bytes, 0).unwrap();
+            expected.push(bytes);
+            world.run(world.now.after(Span::from_millis(2)));
+        }
+        world.run(world.now.after(Span::from_secs(1)));
+        for found in world.delivered.values() {
+            let mut rest = expected.iter();
+            prop_assert!(found.iter().all(|message| rest.any(|other| other == message)));
+        }
+        if loss == 0 && reordering == 0 {
+            prop_assert_eq!(world.delivered[&0].len(), expected.len());
+        }
+    }
+}
