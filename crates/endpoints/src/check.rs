@@ -40,6 +40,16 @@ pub fn check(plan: &EndpointPlan) -> Result<(), EndpointError> {
         ensure(!bare_password, format!("{path}.password"), || {
             "MQTT 3.1.1 knows no password without a username".to_owned()
         })?;
+        let properties = !client.user_properties.is_empty()
+            || client
+                .role
+                .subscription()
+                .is_some_and(|subscription| !subscription.user_properties.is_empty());
+        ensure(
+            client.protocol == Protocol::V5 || !properties,
+            format!("{path}.user_properties"),
+            || "MQTT 3.1.1 knows no user properties".to_owned(),
+        )?;
         if let Some(Publication {
             topic,
             flow,

@@ -91,6 +91,9 @@ pub struct MqttClient {
     pub username: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
+    /// User properties of CONNECT, in order (MQTT 5 alone).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub user_properties: Vec<(String, String)>,
     /// When it connects, after the start; before the start where absent. Its messages wait until it is through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect_at_ns: Option<u64>,
@@ -209,6 +212,9 @@ pub struct Subscription {
     pub more_flows: Vec<u32>,
     /// Number of the receiver; stands in the records.
     pub receiver: u32,
+    /// User properties of SUBSCRIBE, in order (MQTT 5 alone).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub user_properties: Vec<(String, String)>,
 }
 
 impl MqttRole {

@@ -4,7 +4,7 @@
 //! knows 3.1.1 and 5). `mqtt-protocol-core` would bring the state machine too, but keeps every PUBLISH in shared allocations and
 //! adds a dozen crates of build.
 
-use crate::plan::{MqttClient, Protocol, Publication, Qos};
+use crate::plan::{MqttClient, Protocol, Publication, Qos, Subscription};
 use crate::wire::{
     FILL, FrameLayout, Framed, HEADER_BYTES, Header, PublishView, next_packet, publish_frame_layout,
 };
@@ -19,7 +19,7 @@ use mqtt5_protocol::packet::pubrec::PubRecPacket;
 use mqtt5_protocol::packet::pubrel::PubRelPacket;
 use mqtt5_protocol::packet::suback::SubAckPacket;
 use mqtt5_protocol::packet::subscribe::SubscribePacket;
-use mqtt5_protocol::{ConnectOptions, FixedHeader, PacketType, ProtocolVersion, QoS};
+use mqtt5_protocol::{ConnectOptions, ConnectProperties, FixedHeader, PacketType, ProtocolVersion, QoS};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ struct Template {
 pub(crate) struct Session {
     protocol: Protocol,
     state: State,
-    subscription: Option<(String, Qos)>,
+    subscription: Option<Subscription>,
     template: Option<Template>,
     in_flight: HashMap<u16, InFlight>,
     next_packet_id: u16,
@@ -98,7 +98,7 @@ impl Session {
         Ok(Self {
             protocol: client.protocol,
             state: State::Connecting,
-            subscription: subscription.map(|subscription| (subscription.filter.clone(), subscription.qos)),
+            subscription: subscription.cloned(),
             template,
             in_flight: HashMap::with_capacity(64),
             next_packet_id: SUBSCRIBE_ID,
@@ -261,17 +261,21 @@ impl Session {
             Some(maximum) => self.receive_maximum = maximum,
             None => {}
         }
-        let Some((filter, qos)) = &self.subscription else {
+        let Some(subscription) = &self.subscription else {
             self.state = State::Ready;
             on(Event::Ready);
             return Ok(());
         };
-        let subscribe = match self.protocol {
+        let mut subscribe = match self.protocol {
             Protocol::V4 => SubscribePacket::new_v311(SUBSCRIBE_ID),
             Protocol::V5 => SubscribePacket::new(SUBSCRIBE_ID),
         };
+        for (key, value) in &subscription.user_properties {
+            subscribe.properties.add_user_property(key.clone(), value.clone());
+        }
         self.state = State::Subscribing;
-        encode(&subscribe.add_filter(filter.as_str(), codec_qos(*qos)), out)
+        let filter = subscription.filter.as_str();
+        encode(&subscribe.add_filter(filter, codec_qos(subscription.qos)), out)
     }
 
     fn message(
@@ -354,7 +358,10 @@ fn connect_packet(client: &MqttClient) -> ConnectPacket {
         username: client.username.clone(),
         password: client.password.as_ref().map(|text| text.clone().into_bytes()),
         will: None,
-        properties: Default::default(),
+        properties: ConnectProperties {
+            user_properties: client.user_properties.clone(),
+            ..ConnectProperties::default()
+        },
         protocol_version: match client.protocol {
             Protocol::V4 => ProtocolVersion::V311,
             Protocol::V5 => ProtocolVersion::V5,

@@ -20,6 +20,7 @@ fn client(protocol: Protocol, role: MqttRole) -> MqttClient {
         password: Some("secret".into()),
         connect_at_ns: None,
         connect_delay_ns: None,
+        user_properties: Vec::new(),
         role,
     }
 }
@@ -48,6 +49,7 @@ fn subscriber(qos: Qos) -> MqttRole {
         flow: 7,
         more_flows: Vec::new(),
         receiver: 3,
+        user_properties: Vec::new(),
     })
 }
 
@@ -106,6 +108,46 @@ fn ready(protocol: Protocol, role: MqttRole) -> Session {
     }
     assert!(session.is_ready());
     session
+}
+
+#[test]
+fn user_properties_go_out_in_their_order() {
+    let pairs = vec![
+        ("rt-topic".to_owned(), "a/b".to_owned()),
+        ("rt-deadline".to_owned(), "20 ms".to_owned()),
+    ];
+    let MqttRole::Subscribe(mut subscription) = subscriber(Qos::AtLeastOnce) else {
+        unreachable!()
+    };
+    subscription.user_properties.clone_from(&pairs);
+    let mut plan = client(Protocol::V5, MqttRole::Subscribe(subscription));
+    plan.user_properties.clone_from(&pairs);
+    let mut out = Vec::new();
+    let mut session = Session::open(&plan, &mut out).unwrap();
+    let Packet::Connect(connect) = &read(&out, 5)[0] else {
+        panic!("no CONNECT")
+    };
+    let wanted: Vec<_> = pairs
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(user(&connect.properties), wanted);
+    out.clear();
+    session.receive(&connack(Protocol::V5), &mut out, |_| ()).unwrap();
+    let Packet::Subscribe(subscribe) = &read(&out, 5)[0] else {
+        panic!("no SUBSCRIBE")
+    };
+    assert_eq!(user(&subscribe.properties), wanted);
+}
+
+fn user(properties: &mqtt5_protocol::Properties) -> Vec<(&str, &str)> {
+    use mqtt5_protocol::{PropertyId, PropertyValue};
+    let values = properties.get_all(PropertyId::UserProperty).unwrap_or_default();
+    let pairs = values.iter().map(|value| match value {
+        PropertyValue::Utf8StringPair(key, value) => (key.as_str(), value.as_str()),
+        other => panic!("{other:?}"),
+    });
+    pairs.collect()
 }
 
 const BOTH: [Protocol; 2] = [Protocol::V4, Protocol::V5];
