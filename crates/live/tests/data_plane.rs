@@ -193,7 +193,7 @@ fn back_pressure_is_refused_where_the_rate_is_not_known() {
 fn joins_and_name_resolution_flood_nobody() {
     const NODES: usize = 60;
     let folder = Folder::new("joins");
-    let mut plan = plan(&folder, direction(1_000_000_000, 0, json!({})), 8.0);
+    let mut plan = plan(&folder, direction(1_000_000_000, 0, json!({})), 14.0);
     let fast = direction(1_000_000_000, 0, json!({}));
     let mut programs = Vec::new();
     for index in 3..NODES + 3 {
@@ -213,13 +213,20 @@ fn joins_and_name_resolution_flood_nobody() {
         let script = format!(
             "import socket,time\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\ns.bind(('239.1.2.3',7100))\n\
              s.setsockopt(socket.IPPROTO_IP,socket.IP_ADD_MEMBERSHIP,socket.inet_aton('239.1.2.3')+socket.inet_aton('10.1.0.{index}'))\n\
-             s.settimeout(7.5)\nprint(s.recv(100).decode())\n"
+             open('{}','w').close()\ns.settimeout(13.5)\nprint(s.recv(100).decode())\n",
+            folder.0.join(format!("joined-{index}")).display()
         );
         programs.push(python(&name, &name, &script, Some(0)));
     }
-    let send = "import socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
-        s.setsockopt(socket.IPPROTO_IP,socket.IP_MULTICAST_TTL,8)\ns.sendto(b'to all',('239.1.2.3',7100))\n";
-    programs.push(python("send", "h1", send, Some(5_000_000_000)));
+    // Sixty interpreters take seconds to start where other tests run beside.
+    let send = format!(
+        "import socket,time,glob\nbegin=time.monotonic()\n\
+         while len(glob.glob('{}'))<{NODES} and time.monotonic()-begin<11: time.sleep(.05)\ntime.sleep(.3)\n\
+         s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
+         s.setsockopt(socket.IPPROTO_IP,socket.IP_MULTICAST_TTL,8)\ns.sendto(b'to all',('239.1.2.3',7100))\n",
+        folder.0.join("joined-*").display()
+    );
+    programs.push(python("send", "h1", &send, Some(0)));
     plan["programs"] = json!(programs);
     let Some(said) = run(&folder, &plan) else { return };
     assert!([0, 4].contains(&said.code), "{:?}", said.lines);
