@@ -34,7 +34,7 @@ NUMBERS = st.one_of(st.integers(0, 100), st.integers(0, 2**63 - 1), st.sampled_f
 def values_of(column: Column) -> st.SearchStrategy[Value]:
     """Everything that a column may hold."""
     atoms = {str: TEXTS, int: NUMBERS, bool: st.booleans()}
-    items = [atoms.get(kind) or st.sampled_from([item.value for item in kind]) for kind in column.atoms]
+    items = [st.sampled_from(column.enumerated) if kind not in atoms else atoms[kind] for kind in column.atoms]
     found: st.SearchStrategy[Value]
     if column.repeated:
         found = st.lists(items[0], max_size=4).map(tuple)

@@ -26,6 +26,7 @@ from timebound.cli import (
     shell,
     show,
     simulate,
+    srt,
     sweep,
     top,
     up,
@@ -75,6 +76,7 @@ for verb in (
     verb.register(app)
 for verb in (up, ps, exec_, shell, node, top):
     verb.register(app)
+srt.register(app)
 app.register_install_completion_command()
 
 

@@ -42,7 +42,7 @@ class Column:
     @property
     def mixed(self) -> bool:
         """Are items of several types?"""
-        return len(set(self.atoms)) > 1
+        return any(kind is not self.atoms[0] for kind in self.atoms)
 
     @property
     def enumerated(self) -> tuple[str, ...]:
@@ -112,10 +112,17 @@ def unflatten(table: TableName, values: Mapping[str, Value]) -> Row:
     return row
 
 
-def _built(kind: type, tree: dict[str, Any]) -> Any:
+@cache
+def _parts(kind: type) -> tuple[tuple[str, type], ...]:
+    """Fields of a row type that are laid flat."""
     hints = get_type_hints(kind)
-    parts = {name: _built(hints[name], value) if isinstance(value, dict) else value for name, value in tree.items()}
-    return kind(**parts)
+    return tuple((field.name, hints[field.name]) for field in fields(kind) if is_dataclass(hints[field.name]))
+
+
+def _built(kind: type, tree: dict[str, Any]) -> Any:
+    for name, part in _parts(kind):
+        tree[name] = _built(part, tree[name])
+    return kind(**tree)
 
 
 def _checked(table: TableName, column: Column, value: Value) -> Any:
@@ -132,16 +139,16 @@ def _checked(table: TableName, column: Column, value: Value) -> Any:
 
 
 def _atom(table: TableName, column: Column, kind: type, value: Any) -> Atom:
-    if issubclass(kind, StrEnum):
+    if kind is str or kind is int or kind is bool:
+        exact = type(value) is kind  # `True` is no integer here.
+        if exact:
+            atom: Atom = value
+            return atom
+    elif issubclass(kind, StrEnum):
         for member in kind:
             if member.value == value:
                 return member
-        raise ColumnError(f"{table}: column {column.name} holds {value!r}")
-    exact = type(value) is kind  # `True` is no integer here.
-    if not exact:
-        raise ColumnError(f"{table}: column {column.name} holds {value!r}")
-    atom: Atom = value
-    return atom
+    raise ColumnError(f"{table}: column {column.name} holds {value!r}")
 
 
 GREATEST = 2**63 - 1

@@ -135,10 +135,12 @@ class OvsdbStore(Replica):
     async def _begin(self, peer: Peer) -> None:
         """Reads the whole table, then writes what this writer wants otherwise."""
         if schema.DATABASE not in await peer.send("list_dbs", []):
-            raise StoreError(f"the server has no database {schema.DATABASE}: `timebound srt create` makes its file")
+            raise StoreError(f"the server has no database {schema.DATABASE}: docs/srt.md says how to make it")
         lacking = schema.missing(await peer.send("get_schema", [schema.DATABASE]))
         if lacking:
-            raise StoreError(f"its schema lacks {', '.join(lacking[:5])}: `ovsdb-client convert` brings it up to date")
+            raise StoreError(
+                f"its schema lacks {', '.join(lacking[:5])}: `timebound srt schema` prints it, `ovsdb-client convert` brings it up to date"
+            )
         peer.on_update = self._updated
         self._uuids.clear()
         self._ids.clear()
