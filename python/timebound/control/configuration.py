@@ -1,0 +1,85 @@
+"""Configuration files of the services: YAML, every problem at once with file, line, column and hint, as scenarios have them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from timebound.scenario.complaints import Subject, validate
+from timebound.scenario.context import Context
+from timebound.scenario.problems import Place, Problem, ScenarioError
+from timebound.scenario.tree import Path as TreePath
+from timebound.scenario.tree import Sources, TooManyProblemsError, compose, decode, to_plain
+
+Shaped = TypeVar("Shaped", bound=BaseModel)
+Resolved = TypeVar("Resolved")
+
+
+class ConfigurationError(ScenarioError):
+    """A configuration file that cannot be used, with every reason."""
+
+
+def read(
+    file: str | os.PathLike[str], shape: type[Shaped], resolve: Callable[[Shaped, Context], Resolved], subject: Subject
+) -> tuple[Resolved, tuple[Problem, ...]]:
+    """What a file says, and warnings about it. `resolve` checks what the shape cannot, and puts problems into the context.
+
+    Raises:
+        ConfigurationError: with every problem.
+    """
+    sources = Sources()
+    path = Path(file)
+    found: Resolved | None = None
+    with contextlib.suppress(TooManyProblemsError):
+        found = _read(path, shape, resolve, subject, sources)
+    if found is None or sources.problems:
+        unique = dict.fromkeys(sources.problems)
+        raise ConfigurationError(sorted(unique, key=lambda problem: (problem.line, problem.column)))
+    return found, tuple(sources.warnings)
+
+
+def _read(
+    path: Path,
+    shape: type[Shaped],
+    resolve: Callable[[Shaped, Context], Resolved],
+    subject: Subject,
+    sources: Sources,
+) -> Resolved | None:
+    place = Place(str(path))
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(2_000_001)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        sources.problem(place, "", f"cannot be read: {reason}", f"name an existing file (see {subject.page})")
+        return None
+    if not data.strip():
+        sources.problem(place, "", "the file is empty", f"see {subject.page}")
+        return None
+    text = decode(data, str(path), sources)
+    tree = compose(text, str(path), sources) if text is not None else None
+    if tree is None:
+        return None
+    context = Context(tree, sources, path.parent)
+    plain = to_plain(tree)
+    if not isinstance(plain, dict):
+        sources.problem(tree.place, "", f"{subject.name} is a mapping of keys to values", f"see {subject.page}")
+        return None
+    checked = validate(shape, plain, context, subject)
+    return resolve(checked, context) if checked is not None else None
+
+
+def readable(context: Context, path: TreePath, name: str) -> Path:
+    """A file that the configuration names, relative to it; a problem where it cannot be read."""
+    file = (context.folder or Path()) / name
+    try:
+        with file.open("rb"):
+            pass
+    except OSError as error:
+        context.error(path, f"{str(file)!r} cannot be read: {error.strerror}", "name a readable file")
+    return file

@@ -1,0 +1,134 @@
+"""What pydantic finds wrong, in words for people: place, message, hint. For scenarios and for the services' configuration files."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from timebound.scenario.context import Context
+from timebound.scenario.tree import Path, dotted
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What kind of file is checked."""
+
+    name: str = "the scenario"
+    page: str = "docs/scenario.md"
+    """Where its keys are explained."""
+
+
+SCENARIO = Subject()
+
+
+def validate(shape: type[Model], plain: Any, context: Context, subject: Subject = SCENARIO) -> Model | None:
+    """The checked shape of a plain tree, or `None` with every problem in the context."""
+    models: dict[int, type[BaseModel]] = {}
+    try:
+        return shape.model_validate(plain, context={"models": models})
+    except ValidationError as errors:
+        for error in errors.errors(include_url=False):
+            _report(error, plain, models, context, subject)
+    return None
+
+
+def _report(error: Any, plain: Any, models: dict[int, type[BaseModel]], context: Context, subject: Subject) -> None:
+    path: Path = tuple(part for part in error["loc"] if part != "[key]")
+    kind, details = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        parent = plain
+        for part in path[:-1]:
+            try:
+                parent = (
+                    parent[part]
+                    if not (isinstance(parent, dict) and isinstance(part, int))
+                    else list(parent.values())[part]
+                )
+            except (KeyError, IndexError, TypeError):
+                continue
+        known = _keys(models.get(id(parent)))
+        key = str(path[-1])
+        close = difflib.get_close_matches(key, known, 1, 0.55)
+        known_text = f"known keys: {', '.join(known)}" if known else "remove it"
+        hint = f"did you mean {close[0]!r}?" if close else known_text
+        context.key_error(path, f"unknown key {key!r}", hint)
+    elif kind == "missing":
+        where = dotted(path[:-1]) or subject.name
+        message = f"{where} has no {str(path[-1])!r}"
+        context.error(path[:-1], message, f"add {path[-1]}: ... (see {subject.page})")
+    else:
+        message, hint = _worded(kind, details, error, subject)
+        context.error(path, message, hint)
+
+
+def _keys(model: type[BaseModel] | None) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()] if model else []
+
+
+_EXPECTED = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+
+
+def _worded(kind: str, details: dict[str, Any], error: Any, subject: Subject) -> tuple[str, str]:
+    """Message and hint for the kinds of errors that the shapes can give."""
+    if kind == "scenario":
+        return str(details["message"]), str(details["hint"])
+    if kind == "literal_error":
+        expected = str(details["expected"])
+        known = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
+        close = difflib.get_close_matches(str(error["input"]), known, 1, 0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"use one of: {', '.join(known)}"
+        return f"{_shown(error['input'])} is not possible here", hint
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}, found {_shown(error['input'])}", f"write {_EXPECTED[kind]}"
+    limits = {
+        "greater_than_equal": ("ge", "at least"),
+        "less_than_equal": ("le", "at most"),
+        "greater_than": ("gt", "more than"),
+    }
+    if kind in limits:
+        key, words = limits[kind]
+        return f"{_shown(error['input'])} is out of range", f"use {words} {details[key]}"
+    lengths = {
+        "too_short": ("min_length", "at least", "entry", "entries"),
+        "too_long": ("max_length", "at most", "entry", "entries"),
+        "string_too_short": ("min_length", "at least", "character", "characters"),
+        "string_too_long": ("max_length", "at most", "character", "characters"),
+    }
+    if kind in lengths:
+        key, words, one, many = lengths[kind]
+        limit, found = details[key], len(error["input"])
+        wanted = f"{words} {limit} {one if limit == 1 else many}"
+        shown = "an empty text" if found == 0 and one == "character" else _shown(error["input"])
+        if found == 0:
+            return (
+                f"expected {wanted}, found {'an empty list' if one == 'entry' else shown}",
+                "name one, or leave the key out",
+            )
+        return f"expected {wanted}, found {found}", f"write {wanted}"
+    return f"{error['msg']}: {_shown(error['input'])}", f"see {subject.page}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
