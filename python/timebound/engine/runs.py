@@ -110,6 +110,9 @@ def run(
     started = datetime.now(UTC)
     plan = plan_of(scenario, None if machine is None else machine.name)
     if "emulate" in parts:
+        if plan.unemulated is not None:
+            advice = "timebound predict and timebound simulate take this scenario"
+            raise ScenarioError([problem_at(scenario, "stack", plan.unemulated, advice)])
         programs.resolve(plan)
         nodes.check_nodes(scenario)
     folder = folders.prepare(output, scenario.name)

@@ -39,6 +39,13 @@ class Context:
         """Records an error at the key (not the value) that ends `path`."""
         self.sources.problem(self.key_place(path), dotted(path), message, hint)
 
+    def error_at(self, target: str, message: str, hint: str) -> None:
+        """Records an error at a part of the resolved model (`flows[3].after`), or at the whole that it belongs to where nothing was written for it."""
+        place = (
+            self.locations.get(target) or self.locations.get(target.rpartition(".")[0]) or Place(self.tree.place.file)
+        )
+        self.sources.problem(place, target, message, hint)
+
     def key_place(self, path: Path) -> Place:
         """Where the last key of `path` was written."""
         _, parent = find(self.tree, path[:-1])

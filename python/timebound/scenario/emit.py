@@ -295,6 +295,10 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
         entry |= way(flow.services[0])
     if flow.routes:
         entry["route"] = [list(route) for route in flow.routes]
+    if flow.connection is not None:
+        entry["connection"] = flow.connection
+    if flow.after is not None:
+        entry["after"] = flow.after
     return entry
 
 

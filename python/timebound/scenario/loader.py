@@ -23,6 +23,7 @@ from timebound.scenario.resolve_network import resolve_network
 from timebound.scenario.resolve_routes import assign
 from timebound.scenario.resolve_run import resolve_background, resolve_run
 from timebound.scenario.resolve_schedule import event_times, resolve_events
+from timebound.scenario.resolve_shared import check_shared
 from timebound.scenario.sources import read
 from timebound.scenario.tree import Sources, TooManyProblemsError, decode, to_plain
 
@@ -96,6 +97,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
     flows = FlowResolver(net, graph, stack, checked.run.seed, context)
     for index, flow in enumerate(checked.flows):
         flows.add(flow, index)
+    check_shared(flows.flows, stack, context)
     flows.flows = assign(flows.flows, checked.assigned, stack, net, graph, context)
     if not checked.flows and not checked.background:
         context.warn((), "the scenario has no flows and no background", "flows: [{name: alpha, from: h1, to: h2, ...}]")

@@ -363,6 +363,10 @@ class Flow:
     """MQTT only: who serves which receiver; the publisher sends one copy to each broker named here."""
     routes: tuple[tuple[str, ...], ...] = ()
     """Ways of its segments, node by node from host to host; the way back is the same. Segments without one go the shortest way."""
+    connection: str | None = None
+    """MQTT only: flows of one host with this name share its TCP connection; `None`: a connection of its own."""
+    after: str | None = None
+    """MQTT only: the flow whose messages these are, passed on by its broker; only the ways from there to the receivers are this flow's own."""
 
     def way(self, source: str, destination: str) -> tuple[str, ...] | None:
         """The stated way between two hosts; `None`: the shortest."""
@@ -380,7 +384,8 @@ class Broker:
     """A broker of the MQTT stack."""
 
     node: str
-    program: Literal["embedded", "mosquitto"] = "embedded"
+    program: Literal["embedded", "mosquitto", "manager"] = "embedded"
+    """`manager`: an intermediary that passes messages on both ways, with no broker on its host."""
     port: int = 1883
     service: BrokerService | None = None
     """How long it takes over messages; `None`: nothing is known, and end-to-end figures leave it out."""

@@ -38,6 +38,13 @@ def _profiled(broker: shape.Broker, name: str, path: Path, context: Context) -> 
     except ProfileError as error:
         context.error(path, str(error), error.hint)
         return None
+    if broker.program == "manager":
+        context.error(
+            path,
+            "the profile of a broker for a manager",
+            "state its times: service: {latency: 200 us, per-message: 20 us}",
+        )
+        return None
     if profile.broker.program != broker.program:
         context.error(
             path,
@@ -67,7 +74,7 @@ def check_via(flow: shape.Flow, stack: MqttStack, path: Path, context: Context) 
             hint = close_to(name, known, f"brokers of the stack: {', '.join(known) or 'none'}")
             context.error((*here, index), f"{name!r} is no broker of the stack", hint)
             fine = False
-        elif broker.program != "mosquitto" and len(flow.via) > 1:
+        elif broker.program == "embedded" and len(flow.via) > 1:
             message = f"the broker on {name!r} is {broker.program}, which knows no bridges"
             context.error((*here, index), message, "program: mosquitto, for all brokers on the way")
             fine = False

@@ -48,6 +48,8 @@ _FIELDS = {
     "join": "start_ns",
     "content": "content",
     "route": "routes",
+    "connection": "connection",
+    "after": "after",
     "name": "name",
 }
 
@@ -166,6 +168,8 @@ class FlowResolver:
                     start_ns=flow.start + number * flow.join,
                     content=self.content(flow),
                     services=services,
+                    connection=flow.connection,
+                    after=flow.after,
                 )
             )
         self.flows[first:] = resolve_routes(
@@ -252,7 +256,14 @@ class FlowResolver:
                 f"use at least {MEASUREMENT_HEADER_BYTES} B",
             )
         mqtt = isinstance(self.stack, MqttStack)
-        for key, stated in (("start", flow.start), ("join", flow.join), ("content", flow.content), ("via", flow.via)):
+        for key, stated in (
+            ("start", flow.start),
+            ("join", flow.join),
+            ("content", flow.content),
+            ("via", flow.via),
+            ("connection", flow.connection),
+            ("after", flow.after),
+        ):
             if stated and not mqtt:
                 context.error((*path, key), f"{key} works with MQTT alone", "remove it, or use stack: {mqtt: ...}")
         if flow.join and not flow.start:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from collections.abc import Sequence as Many
 from dataclasses import replace
@@ -20,8 +21,12 @@ def segments_of(flow: Flow, stack: Stack) -> set[tuple[str, str]]:
     """Between which hosts the frames of a flow travel."""
     if not isinstance(stack, MqttStack):
         return {(flow.source, receiver) for receiver in flow.receivers}
-    pairs = {(flow.source, service.broker) for service in flow.services}
-    pairs |= {(service.broker, receiver) for service in flow.services for receiver in service.receivers}
+    pairs = set()
+    for service in flow.services:
+        # Messages that another flow brought to the first broker start there.
+        start = () if flow.after is not None else (flow.source,)
+        pairs |= set(itertools.pairwise((*start, *service.via, service.broker)))
+        pairs |= {(service.broker, receiver) for receiver in service.receivers}
     return {(a, b) for a, b in pairs if a != b}
 
 

@@ -104,6 +104,20 @@ class Flow(Shape):
         "receiver; answers go back the same way; default: the shortest",
         examples=[["h1", "s1", "s6", "s2", "h5"]],
     )
+    connection: str | None = Field(
+        default=None,
+        min_length=1,
+        description="flows of one host with the same name here share its TCP connection to the broker: a segment may carry several of their "
+        "messages, and each direction has the highest class of its flows; default: a connection of its own (predicted and simulated; clients of an emulation have their own)",
+        examples=["c17"],
+    )
+    after: str | None = Field(
+        default=None,
+        min_length=1,
+        description="the flow whose messages these are: its broker passes them on to the receivers here, with this flow's class, QoS, deadline and "
+        "connection; from, topic, size, period and jitter are those of that flow (not emulated)",
+        examples=["alpha"],
+    )
 
 
 class Assigned(Shape):
@@ -119,9 +133,10 @@ class Broker(Shape):
     """A broker. `broker: h5` is short for `broker: {node: h5}`; a list names several."""
 
     node: str = Field(description="host on which it runs", examples=["h5"])
-    program: Literal["embedded", "mosquitto"] = Field(
+    program: Literal["embedded", "mosquitto", "manager"] = Field(
         default="embedded",
-        description="embedded: comes with Timebound; mosquitto: the system's",
+        description="embedded: comes with Timebound; mosquitto: the system's; manager: no broker, but an intermediary that passes messages on "
+        "both ways (not emulated)",
         examples=["mosquitto"],
     )
     port: int = Field(default=1883, ge=1, le=65535, description="TCP port", examples=[1883])

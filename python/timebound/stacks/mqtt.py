@@ -16,6 +16,7 @@ from timebound.scenario.model import Broker, Flow, MqttStack, Service
 from timebound.stacks import mqtt_per_node, release
 from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, KEEP_ALIVE_S, Connection, Forwarded
 from timebound.stacks.plan import Plan, PlanError
+from timebound.stacks.shared import shared_connections
 
 FIRST_CLIENT_PORT = 20_000
 FIRST_BRIDGE_PORT = 10_000
@@ -32,10 +33,14 @@ def lay(plan: Plan, stack: MqttStack) -> None:
         mqtt_per_node.lay(plan, stack, topics_of(plan, padded=True), partial(_add_client, plan, stack, ports))
         return
     topics = topics_of(plan)
-    bridges = _bridges(plan, topics)
+    bridges = _bridges(plan, stack, topics)
     _add_brokers(plan, stack, bridges)
     listeners = {(bridge.flow, bridge.source): bridge.port for bridge in bridges}
-    for index, flow in enumerate(plan.scenario.flows):
+    shared = shared_connections(plan.scenario.flows, topics, stack.version == "5")
+    passed_on = Counter(flow.after for flow in plan.scenario.flows if flow.after is not None)
+    arrived: dict[str, Forwarded] = {}
+    # Those whose messages others pass on come first.
+    for index, flow in sorted(enumerate(plan.scenario.flows), key=lambda entry: entry[1].after is not None):
         for service in flow.services:
             connection = Connection(
                 plan=plan,
@@ -46,8 +51,15 @@ def lay(plan: Plan, stack: MqttStack) -> None:
                 leg=plan.leg(flow.name, service.receivers),
                 client=partial(_add_client, plan, stack, ports),
                 several=len(flow.services) > 1,
+                shared=None if flow.connection is None else shared.get(flow.connection),
             )
-            _lay_service(connection, service, brokers, listeners)
+            before = None if flow.after is None else arrived[flow.after]
+            chain = [brokers[name] for name in (*service.via, service.broker)]
+            arrived[flow.name] = _lay_service(connection, service, chain, listeners, before, passed_on[flow.name])
+    if passed_on or any(broker.program == "manager" for broker in stack.brokers):
+        plan.unemulated = (
+            "flows that pass on the messages of others (after) and managers are predicted and simulated, not emulated"
+        )
     plan.notes.append(
         "Every flow instance has its own connection to the broker and from it to each receiver; the unit of a reservation is "
         f"the connection. Declared beyond the flows: a broker without declared or measured times answers within {BROKER_JITTER_NS / 1e6:g} ms "
@@ -57,17 +69,26 @@ def lay(plan: Plan, stack: MqttStack) -> None:
 
 
 def _lay_service(
-    connection: Connection, service: Service, brokers: dict[str, Broker], listeners: dict[tuple[str, str], int]
-) -> None:
-    """One way of a flow: to the first broker, over bridges to the last, from it to the receivers."""
-    chain = [brokers[name] for name in (*service.via, service.broker)]
-    copies = [1] * len(service.via) + [len(service.receivers)]
-    arrived: Forwarded = connection.publish(chain[0], copies[0])
+    connection: Connection,
+    service: Service,
+    chain: list[Broker],
+    listeners: dict[tuple[str, str], int],
+    arrived: Forwarded | None,
+    passed_on: int,
+) -> Forwarded:
+    """One way of a flow: to the first broker, over bridges to the last, from it to the receivers.
+
+    `arrived`: its messages are at the first broker already, brought there by another flow. `passed_on`: so many flows take them from the last.
+    """
+    copies = [1] * len(service.via) + [len(service.receivers) + passed_on]
+    if arrived is None:
+        arrived = connection.publish(chain[0], copies[0])
     for before, after, count in zip(chain, chain[1:], copies[1:], strict=False):
-        port = listeners[connection.flow.name, before.node]
+        port = listeners.get((connection.flow.name, before.node), after.port)
         arrived = connection.bridge(before, after, port, count, arrived)
     for receiver in service.receivers:
         connection.deliver(chain[-1], receiver, arrived)
+    return arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +103,8 @@ class _Bridge:
     port: int
 
 
-def _bridges(plan: Plan, topics: dict[str, str]) -> list[_Bridge]:
-    """One bridge for every flow and step of its way.
+def _bridges(plan: Plan, stack: MqttStack, topics: dict[str, str]) -> list[_Bridge]:
+    """One bridge for every flow and step of its way from broker to broker.
 
     Raises:
         PlanError: a topic that the configuration of mosquitto cannot name.
@@ -95,28 +116,29 @@ def _bridges(plan: Plan, topics: dict[str, str]) -> list[_Bridge]:
                 f"a bridge of mosquitto cannot be told of the topic {topics[flow.name]!r}",
                 "name a topic without spaces and quotation marks",
             )
-    taken = (
-        {broker.port for broker in plan.scenario.stack.brokers} if isinstance(plan.scenario.stack, MqttStack) else set()
-    )
+    taken = {broker.port for broker in stack.brokers}
+    programs = {broker.node: broker.program for broker in stack.brokers}
     free = (port for port in itertools.count(FIRST_BRIDGE_PORT) if port not in taken)
     return [
         _Bridge(flow.name, topics[flow.name], flow.qos, source, target, next(free))
         for flow in plan.scenario.flows
         for service in flow.services
         for source, target in itertools.pairwise((*service.via, service.broker))
+        if "manager" not in (programs[source], programs[target])
     ]
 
 
 def topics_of(plan: Plan, *, padded: bool = False) -> dict[str, str]:
     """Flow name -> topic. Flows that name the same topic publish below it, each on its own (a connection carries one flow)."""
-    users = Counter(flow.topic for flow in plan.scenario.flows)
+    publishing = [flow for flow in plan.scenario.flows if flow.after is None]
+    users = Counter(flow.topic for flow in publishing)
     numbers: Counter[str] = Counter()
     topics: dict[str, str] = {}
-    for flow in plan.scenario.flows:
+    for flow in publishing:
         numbers[flow.topic] += 1
         width = len(str(users[flow.topic])) if padded else 1
         topics[flow.name] = flow.topic if users[flow.topic] == 1 else f"{flow.topic}/{numbers[flow.topic]:0{width}}"
-    return topics
+    return topics | {flow.name: topics[flow.after] for flow in plan.scenario.flows if flow.after is not None}
 
 
 def _add_brokers(plan: Plan, stack: MqttStack, bridges: list[_Bridge]) -> None:
@@ -128,6 +150,8 @@ def _add_brokers(plan: Plan, stack: MqttStack, bridges: list[_Bridge]) -> None:
                 depth[name] = max(depth.get(name, 0), place)
     for broker in sorted(stack.brokers, key=lambda broker: depth.get(broker.node, 0)):
         plan.role(broker.node, "broker")
+        if broker.program == "manager":
+            continue
         _add_broker(plan, broker, bridges)
     for broker in stack.brokers:
         _await_bridges(plan, broker.node, bridges)

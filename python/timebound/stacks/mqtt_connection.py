@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from timebound.scenario.model import Broker, Flow, MqttStack
 from timebound.stacks import release
 from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream
+from timebound.stacks.shared import SharedConnection, SharedDirection
 from timebound.stacks.stages import Crossing, Packet, Stage, Step, Waiting, Working
 from timebound.stacks.wire import (
     DELAYED_ACK_NS,
@@ -68,6 +69,12 @@ class _End:
         return HOST_JITTER_NS if self.broker is None else BROKER_JITTER_NS
 
 
+def _is_bridge(sender: _End, receiver: _End) -> bool:
+    """Do two brokers talk? A manager speaks what its clients speak."""
+    programs = [end.broker.program for end in (sender, receiver) if end.broker is not None]
+    return len(programs) == 2 and "manager" not in programs
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """Lays one way of a flow, over one broker or several."""
@@ -81,6 +88,8 @@ class Connection:
     client: Callable[..., int]
     """Adds a client and returns its port: `client(node, name, broker, flow, role, start_ns)`."""
     several: bool
+    shared: SharedConnection | None = None
+    """What else travels on its clients' connection."""
 
     def publish(self, broker: Broker, copies: int) -> Forwarded:
         """The publisher's connection."""
@@ -112,9 +121,11 @@ class Connection:
         """A connection that the broker `before` opens to a listener of `after`, which sends so many copies on."""
         name = f"{self.flow.name}/bridge>{after.node}"
         there, here = _End(before.node, before), _End(after.node, after)
-        self._exchange(name, there, here, arrived, copies, held_ns=BRIDGE_HOLD_NS)
+        # A manager sends at once, and knows its own port no better.
+        held_ns = 0 if "manager" in (before.program, after.program) else BRIDGE_HOLD_NS
+        self._exchange(name, there, here, arrived, copies, held_ns=held_ns)
         self._mark(name, before.node, after.node, None, port, towards_broker=False)
-        way = (*arrived.way, Stage("hold", "bridge", (Waiting(BRIDGE_HOLD_NS),)))
+        way = (*arrived.way, Stage("hold", "bridge", (Waiting(held_ns),))) if held_ns else arrived.way
         return self._forwarded(name, there, here, "bridge", (way, arrived.segments))
 
     def deliver(self, broker: Broker, receiver: str, arrived: Forwarded) -> None:
@@ -167,10 +178,16 @@ class Connection:
         `after` is what makes a broker send; `copies` is how many the receiver, if it is a broker, sends on.
         """
         qos = self.flow.qos
-        size = self._message(bridged=sender.broker is not None and receiver.broker is not None)[0]
-        frames = tuple(tcp_frames(size, self._mtu(sender.node, receiver.node)))
+        size = self._message(bridged=_is_bridge(sender, receiver))[0]
+        mtu = self._mtu(sender.node, receiver.node)
+        frames = tuple(tcp_frames(size, mtu))
+        forward, backward = self._directions()
+        if forward is not None and forward.batch_bytes is not None:
+            frames = forward.message_frames(size, mtu)
         if after is None:
-            self._stream(name, sender.node, receiver.node, "data", frames, None, jitter=self.flow.jitter_ns)
+            self._stream(
+                name, sender.node, receiver.node, "data", frames, None, sender.node, jitter=self.flow.jitter_ns
+            )
         else:
             follows = Follows(
                 stream=after.stream,
@@ -181,20 +198,39 @@ class Connection:
             )
             # Nothing on the network to take the jitter from: a publisher on the broker's own host.
             jitter = self.flow.jitter_ns + sender.jitter_ns + held_ns if follows.is_nothing else 0
-            self._stream(name, sender.node, receiver.node, "data", frames, follows, jitter=jitter)
+            self._stream(name, sender.node, receiver.node, "data", frames, follows, sender.node, jitter=jitter)
         acknowledgement = tuple(tcp_frames(MQTT_ACKNOWLEDGEMENT))
+        answers = {
+            end.node: acknowledgement if way is None else way.answer_frames(acknowledgement, mtu)
+            for end, way in ((sender, forward), (receiver, backward))
+        }
         last, at, other = name, receiver, sender
-        self._acknowledge(f"{name}/ack", last, at, other, len(frames))
+        self._acknowledge(f"{name}/ack", last, at, other, len(frames), sender.node)
         packet = self._packet(name, at, self._publish_work(at.broker, copies))
         for step in ANSWERS[qos]:
             answer = f"{name}/{step}"
             follows = Follows(stream=last, destination=at.node, extra_ns=at.jitter_ns, through=packet)
-            self._stream(answer, at.node, other.node, "control", acknowledgement, follows)
+            self._stream(answer, at.node, other.node, "control", answers[at.node], follows, sender.node)
             last, at, other = answer, other, at
-            self._acknowledge(f"{answer}/ack", last, at, other, 1)
+            self._acknowledge(f"{answer}/ack", last, at, other, 1, sender.node)
             packet = self._packet(answer, at, self._answer_work(at.broker, step, copies))
-        if qos == 0 or self.flow.period_ns > KEEP_ALIVE_S * 500_000_000:
+        silent = qos == 0 or self.flow.period_ns > KEEP_ALIVE_S * 500_000_000
+        if silent if self.shared is None else self.shared.first == self.flow.name:
             self._keep_alive(name, sender, receiver)
+
+    def _directions(self) -> tuple[SharedDirection | None, SharedDirection | None]:
+        """What travels with the flow's messages, and with their answers, on a shared connection. All messages of a flow that publishes go
+        towards the broker, all those of one that passes them on away from it, also between a manager and its broker."""
+        if self.shared is None:
+            return None, None
+        ways = (self.shared.up, self.shared.down)
+        return ways if self.flow.after is None else ways[::-1]
+
+    def _class(self, source: str, sender: str) -> int:
+        """The class of frames from `source` where messages come from `sender`."""
+        forward, backward = self._directions()
+        way = forward if source == sender else backward
+        return self.flow.priority if way is None else way.priority
 
     def _publish_work(self, broker: Broker | None, copies: int) -> int:
         """A PUBLISH of QoS 2 is kept until its PUBREL comes, which then has the copies sent."""
@@ -267,6 +303,9 @@ class Connection:
         way.append(Stage("broker", node, (Working(node, packet),)))
         return Forwarded(trigger, node, packet, tuple(way), (*before[1], segment))
 
+    def _program(self, node: str) -> str | None:
+        return next((broker.program for broker in self.stack.brokers if broker.node == node), None)
+
     def _known(self, stream: str, at: _End) -> str | None:
         name = f"{stream}@{at.node}"
         return name if name in self.plan.packets else None
@@ -294,10 +333,10 @@ class Connection:
             end = _End(broker.node, broker)
             after = self._packet(f"{name}/{step}", end, work, local=True, after=after, extra_ns=HOST_JITTER_NS)
 
-    def _acknowledge(self, name: str, acknowledged: str, at: _End, to: _End, segments: int) -> None:
+    def _acknowledge(self, name: str, acknowledged: str, at: _End, to: _End, segments: int, sender: str) -> None:
         extra = min(self.flow.period_ns, DELAYED_ACK_NS)
         follows = Follows(stream=acknowledged, destination=at.node, extra_ns=extra)
-        self._stream(name, at.node, to.node, "ack", (TCP_ACK_WIRE,) * segments, follows)
+        self._stream(name, at.node, to.node, "ack", (TCP_ACK_WIRE,) * segments, follows, sender)
 
     def _keep_alive(self, name: str, sender: _End, receiver: _End) -> None:
         """PINGREQ and PINGRESP, each with the acknowledgement of the other, both ways: whoever is the client."""
@@ -311,7 +350,7 @@ class Connection:
                     name=stream,
                     source=source.node,
                     destinations=(target.node,),
-                    priority=self.flow.priority,
+                    priority=self._class(source.node, sender.node),
                     role="control",
                     frames_bytes=(ping, TCP_ACK_WIRE),
                     period_ns=period,
@@ -338,7 +377,7 @@ class Connection:
                     name=stream,
                     source=source,
                     destinations=(target,),
-                    priority=self.flow.priority,
+                    priority=self._class(source, sender),
                     role="control",
                     frames_bytes=(TCP_HANDSHAKE_WIRE, packet, packet, *[TCP_ACK_WIRE] * 4),
                     period_ns=run.warm_up_ns + run.duration_ns,
@@ -355,6 +394,7 @@ class Connection:
         role: str,
         frames: tuple[int, ...],
         after: Follows | None,
+        sender: str,
         *,
         jitter: int = 0,
     ) -> None:
@@ -370,7 +410,7 @@ class Connection:
                 name=name,
                 source=source,
                 destinations=(target,),
-                priority=flow.priority,
+                priority=self._class(source, sender),
                 role="data" if role == "data" else "ack" if role == "ack" else "control",
                 frames_bytes=frames if bounded else (max(frames),),
                 period_ns=flow.period_ns if bounded else None,
@@ -378,6 +418,7 @@ class Connection:
                 release=pattern,
                 deadline_ns=flow.deadline_ns if role == "data" else None,
                 follows=after if bounded and after is not None and not after.is_nothing else None,
+                one_at_a_time=bounded and role != "ack" and self.shared is not None and self.shared.is_shared,
             ),
         )
 
@@ -387,7 +428,8 @@ class Connection:
         """The 5-tuples of both directions. The broker cannot mark its packets by topic: the first port does it."""
         addresses, qos = self.plan.addresses, self.flow.qos
         # The bridge alone chooses its own port.
-        size, offset = self._message(bridged=port is None)
+        between_brokers = port is None and "manager" not in (self._program(sender), self._program(receiver))
+        size, offset = self._message(bridged=between_brokers)
         joins = self._join(name, sender, receiver) if self.flow.start_ns else {}
         self.plan.markers.append(
             Marker(

@@ -69,6 +69,8 @@ class Stream:
     bucket: TokenBucket | None = None
     smallest_frame: int | None = None
     """Of a token bucket, where frames can be smaller than those of `frames_bytes`."""
+    one_at_a_time: bool = False
+    """Are the frames declared for at most one packet of this stream under way in a segment? Then its jitter must stay below its period."""
 
     def observed_jitter(self, jitter_ns: int) -> int:
         """What an analysis takes in place of the declared jitter; of a token bucket it is the time of the whole burst."""
@@ -200,6 +202,8 @@ class Plan:
     roles: dict[str, list[str]] = field(default_factory=dict)
     remote: frozenset[str] = frozenset()
     """Nodes that another machine emulates."""
+    unemulated: str | None = None
+    """Why this plan can be predicted and simulated, but not emulated."""
     notes: list[str] = field(default_factory=list)
     """What a reader must know of how this stack was laid on the network."""
     origins: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,121 @@
+"""Does every granted flow keep its deadline? The prediction of a state, and what it says of each flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from timebound.control.planner.layout import Layout, Pair, lay_out
+from timebound.control.planner.state import State
+from timebound.control.planner.world import World
+from timebound.engine.endtoend import EndToEnd, end_to_end
+from timebound.engine.predict import Prediction, predict
+from timebound.scenario.problems import ScenarioError
+from timebound.scenario.units import format_time
+from timebound.stacks import PlanError, Stream, build_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What one flow is promised, from the nominal release to its last frame, brokers included; `None` with a reason where nothing is."""
+
+    pair: Pair
+    bound_ns: int | None
+    reason: str | None = None
+    where: str = ""
+    """The part that takes longest, in words."""
+
+    @property
+    def excess_ns(self) -> int | None:
+        """By how much the deadline is exceeded: at most 0 where it is kept, `None` where there is no bound."""
+        if self.bound_ns is None:
+            return None
+        deadline = self.pair.deadline_ns
+        return 0 if deadline is None else self.bound_ns - deadline
+
+    @property
+    def holds(self) -> bool:
+        """Is the deadline kept?"""
+        return self.excess_ns is not None and self.excess_ns <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A state with its bounds."""
+
+    layout: Layout
+    bounds: dict[str, Bound]
+    """By flow."""
+    full: tuple[str, ...] = ()
+    """Why the network cannot carry it, beside deadlines: queues that could overflow, ports of which too much would be reserved."""
+    prediction: Prediction | None = None
+    declared: tuple[Stream, ...] = ()
+    """The plan's streams as they were before their jitters were worked out."""
+    jitters: Mapping[str, int] = field(default_factory=dict)
+    """Those of streams that follow others, as they settled."""
+
+    @property
+    def holds(self) -> bool:
+        """Is every deadline kept, and is there room?"""
+        return not self.full and all(bound.holds for bound in self.bounds.values())
+
+    def breaches(self) -> list[Bound]:
+        """Flows without their deadlines, the gravest first: those without a bound, then by the excess."""
+        broken = [bound for bound in self.bounds.values() if not bound.holds]
+        return sorted(broken, key=lambda bound: (bound.excess_ns is not None, -(bound.excess_ns or 0), bound.pair.flow))
+
+
+def judge(world: World, state: State, before: Judged | None = None) -> Judged:
+    """The bounds of a state. `before`, a state that this one may add to, spares work."""
+    layout = lay_out(world, state)
+    if not layout.scenario.flows:
+        return Judged(layout, {})
+    try:
+        plan = build_plan(layout.scenario)
+        declared = tuple(plan.streams)
+        prediction = predict(plan, _below(declared, before))
+    except (PlanError, ScenarioError) as error:
+        reason = error.message if isinstance(error, PlanError) else error.problems[0].message
+        return Judged(layout, {name: Bound(pair, None, reason) for name, pair in layout.pairs.items()})
+    flows = {flow.name: flow for flow in layout.scenario.flows}
+    bounds = {}
+    for name, pair in layout.pairs.items():
+        whole = end_to_end(prediction, flows[name], flows[name].receivers[0])
+        bounds[name] = Bound(pair, whole.bound_ns, whole.reason, "" if whole.bound_ns is None else _longest(whole))
+    settled = prediction.streams
+    jitters = {stream.name: settled[stream.name].jitter_ns for stream in declared if stream.follows is not None}
+    full = _full(world, prediction)
+    return Judged(layout, bounds, full, prediction, declared, jitters)
+
+
+def _below(streams: tuple[Stream, ...], before: Judged | None) -> Mapping[str, int] | None:
+    """The jitters that had settled, where nothing of what was there has become less."""
+    if before is None or not before.jitters or not before.holds:
+        return None
+    now = {stream.name: stream for stream in streams}
+    unchanged = all(now.get(stream.name) == stream for stream in before.declared)
+    return before.jitters if unchanged else None
+
+
+def _longest(whole: EndToEnd) -> str:
+    part = max(whole.parts, key=lambda part: part.bound_ns or 0)
+    names = {"publish": "from the publisher to the broker", "deliver": "from the broker to the subscriber"}
+    where = (
+        f"in the broker on {part.stage.name}"
+        if part.stage.kind in ("broker", "handshake")
+        else names.get(part.stage.name, part.stage.name)
+    )
+    return f"{format_time(part.bound_ns or 0)} of it {where}"
+
+
+def _full(world: World, prediction: Prediction) -> tuple[str, ...]:
+    found = []
+    for port in prediction.ports:
+        if port["exceeds_buffer"]:
+            found.append(f"a queue of port {port['name']} could overflow")
+        share = port["utilisation"]["value"]
+        if share > world.site.reservable:
+            found.append(
+                f"{share:.1%} of port {port['name']} would be reserved, and {world.site.reservable:.0%} may be"
+            )
+    return tuple(found)
