@@ -1,0 +1,348 @@
+"""The switches as a whole: who is connected, what is learned, best effort kept up to date. On the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from timebound.control.openflow import codec, forwarding, frames, lldp
+from timebound.control.openflow.description import describe
+from timebound.control.openflow.frames import ARP_REQUEST, BROADCAST, ETH_IPV4, ETH_IPV6, SINK_MAC, Frame
+from timebound.control.openflow.learned import Learned, SeenPort
+from timebound.control.openflow.rules import Action, Kind, Output, Rule, SetField, Tables, kind_of
+from timebound.control.openflow.session import Session, SwitchError
+from timebound.control.openflow.settings import Settings
+from timebound.control.openflow.switchbox import FIXED, HOSTS, SwitchBox
+from timebound.control.topology import PortId, Topology
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.05
+_SYNC_DELAY_S = 0.005
+"""Best effort follows a change after this time, so that changes that come together cost one computation."""
+_LLDP_MAC = "06:74:62:00:00:02"
+
+
+class Listener(Protocol):
+    """Who keeps channels in these switches."""
+
+    def changed(self, topology: Topology) -> None:
+        """The topology is another one."""
+
+    def switch_ready(self, datapath: int) -> None:
+        """A switch is connected, and has what it is to have."""
+
+    def switch_lost(self, datapath: int) -> None:
+        """The connection of a switch is gone."""
+
+    def probe_caught(self, frame: Frame, at: PortId, *, astray: bool) -> bool:
+        """A frame came to the controller; was it a probe?"""
+
+
+class Network:
+    """Everything that is no channel."""
+
+    def __init__(self, settings: Settings, listener: Listener, keep_channel: Callable[[Rule], bool]) -> None:
+        """`keep_channel`: is this rule of a channel, found in a switch and wanted by nobody, to stay?"""
+        self.settings = settings
+        self.boxes: dict[int, SwitchBox] = {}
+        times = settings.times
+        self.learned = Learned(
+            describe(settings),
+            lost_after_ns=times.lldp_lost_after_ns,
+            edge_after_ns=times.edge_after_ns,
+            grace_ns=times.grace_ns,
+            most_hosts=settings.most_hosts_per_port,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._keep_channel = keep_channel
+        self._key = secrets.token_bytes(32)
+        self._lldp_due: dict[PortId, float] = {}
+        self._echo_due = 0.0
+        self._dirty = asyncio.Event()
+        self._forwarding = forwarding.Forwarding(self.learned.topology())
+        self._settled_at = self._loop.time() + times.settle_ns / 1e9
+        self._settled = False
+        self._listed = {switch.datapath for switch in settings.switches}
+        self._sessions: set[Session] = set()
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Life --------------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> int:
+        """Listens, and returns the port. Raises `OSError` where that is impossible, `ValueError` where it would be insecure."""
+        settings = self.settings
+        if settings.tls is None and not settings.insecure and not is_loopback(settings.host):
+            raise ValueError(
+                f"OpenFlow on {settings.host} without TLS: give key and certificates, or listen on loopback"
+            )
+        context = settings.tls.server() if settings.tls else None
+        self._server = await self._loop.create_server(self._accept, settings.host, settings.port, ssl=context)
+        self.spawn(self._tick_for_ever())
+        self.spawn(self._sync_for_ever())
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def _accept(self) -> Session:
+        session = Session(self, self.settings.times.confirm_ns / 1e9)
+        self._sessions.add(session)
+        return session
+
+    async def stop(self) -> None:
+        """Lets go of all switches; what is in them stays."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for session in list(self._sessions):
+            session.close("the controller ends")
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that ends with the network; an exception that it leaves is logged."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("openflow: a task failed", exc_info=task.exception())
+
+    def now_ns(self) -> int:
+        """The loop's clock."""
+        return int(self._loop.time() * 1e9)
+
+    @property
+    def settled(self) -> bool:
+        """Has it had the time to find what is there?"""
+        return self._settled
+
+    # Switches ----------------------------------------------------------------------------------------------------------------
+
+    def switch_up(self, session: Session) -> None:
+        """`session.Events`."""
+        datapath = session.datapath
+        if self.settings.only_listed and datapath not in self._listed:
+            session.close(f"switch {datapath:016x} is not one of the site's")
+            return
+        box = self.boxes.setdefault(datapath, SwitchBox(datapath))
+        if box.session is not None:
+            # It has connected anew before its old connection was found dead.
+            old, box.session = box.session, None
+            old.close("the switch has opened another connection")
+        box.session = session
+        box.ready.clear()
+        log.info("openflow: switch %016x connected from %s", datapath, session.peer)
+        self.spawn(self._begin(box, session))
+
+    async def _begin(self, box: SwitchBox, session: Session) -> None:
+        try:
+            await box.read(session)
+            if self.learned.switch_connected(box.datapath, session.ports, self.now_ns()):
+                self._topology_changed()
+            box.want(FIXED, forwarding.fixed(box.datapath, self.settings.punt_packets_per_s))
+            try:
+                await box.sync(self._keep)
+            except SwitchError as error:
+                log.warning(
+                    "openflow: switch %016x: %s; tried without a meter for what hosts send us", box.datapath, error
+                )
+                box.want(FIXED, forwarding.fixed(box.datapath, None))
+                await box.sync(self._keep)
+        except SwitchError as error:
+            session.close(f"it cannot be set up: {error}")
+            return
+        if box.session is session:
+            box.ready.set()
+            self._lldp_now(box.datapath)
+            self._dirty.set()
+            self._listener.switch_ready(box.datapath)
+
+    def switch_down(self, session: Session, reason: str) -> None:
+        """`session.Events`."""
+        self._sessions.discard(session)
+        box = self.boxes.get(session.datapath)
+        if box is None or box.session is not session:
+            return
+        log.warning("openflow: switch %016x is gone: %s", session.datapath, reason)
+        box.session = None
+        box.ready.clear()
+        self.learned.switch_disconnected(session.datapath, self.now_ns())
+        self._listener.switch_lost(session.datapath)
+
+    def port_status(self, session: Session, port: SeenPort, *, gone: bool) -> None:
+        """`session.Events`."""
+        if gone:
+            changed = self.learned.port_gone(port.id)
+        else:
+            changed = self.learned.port_seen(port, self.now_ns())
+            self._lldp_due.pop(port.id, None)
+        if changed:
+            self._topology_changed()
+            self._send_lldp()
+
+    def _keep(self, rule: Rule) -> bool:
+        """Is a rule of ours, which nobody wants, to stay for now?"""
+        kind = kind_of(rule.cookie)
+        if kind is Kind.CHANNEL:
+            return self._keep_channel(rule)
+        return kind is Kind.HOST and not self._settled
+
+    def clean(self) -> None:
+        """Takes out of all switches what nobody wants."""
+        for box in self.boxes.values():
+            if box.ready.is_set():
+                self.spawn(self._cleaned(box))
+
+    async def _cleaned(self, box: SwitchBox) -> None:
+        try:
+            await box.sync(self._keep)
+        except SwitchError as error:
+            log.warning("openflow: switch %016x: %s", box.datapath, error)
+
+    # Time --------------------------------------------------------------------------------------------------------------------
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = self._loop.time()
+            self._send_lldp()
+            if self.learned.expire(self.now_ns()):
+                self._topology_changed()
+            if now >= self._echo_due:
+                self._echo_due = now + self.settings.times.echo_period_ns / 1e9
+                self._echo(now)
+            if not self._settled:
+                self._recover()
+                if now >= self._settled_at:
+                    self._settled = True
+                    self.clean()
+
+    def _echo(self, now: float) -> None:
+        for session in list(self._sessions):
+            if now - session.heard > self.settings.times.echo_lost_after_ns / 1e9:
+                session.close("it has been silent for too long")
+                self._sessions.discard(session)
+            elif session.up:
+                session.ping()
+
+    def _recover(self) -> None:
+        """Hosts that a controller before this one has learned, from the rules that it left."""
+        edge = set(self.learned.edge_ports(self.now_ns()))
+        changed = False
+        for box in self.boxes.values():
+            for rule, number in box.hosts_present():
+                mac = dict(rule.match).get("eth_dst")
+                ports = [PortId(box.datapath, action.port) for action in rule.actions if isinstance(action, Output)]
+                if isinstance(mac, str) and ports and ports[0] in edge:
+                    address = str(ipaddress.IPv4Address(number)) if 0 < number < 1 << 32 else None
+                    changed |= self.learned.host_recovered(mac, address, ports[0])
+        if changed:
+            self._topology_changed()
+
+    def _lldp_now(self, datapath: int) -> None:
+        for port in [port for port in self._lldp_due if port.switch == datapath]:
+            del self._lldp_due[port]
+        self._send_lldp()
+
+    def _send_lldp(self) -> None:
+        now = self._loop.time()
+        period = self.settings.times.lldp_period_ns / 1e9
+        ttl = max(1, round(self.settings.times.lldp_lost_after_ns / 1e9))
+        for port in self.learned.live_ports():
+            box = self.boxes.get(port.id.switch)
+            if box is None or not box.ready.is_set() or now < self._lldp_due.get(port.id, 0.0):
+                continue
+            self._lldp_due[port.id] = now + period
+            self._send_out(box, lldp.frame(port.id, _LLDP_MAC, self._key, ttl), [port.id.number])
+
+    # Frames of hosts ---------------------------------------------------------------------------------------------------------
+
+    def packet_in(self, session: Session, in_port: int, cookie: int, data: bytes) -> None:
+        """`session.Events`."""
+        at = PortId(session.datapath, in_port)
+        if cookie == forwarding.LLDP_COOKIE:
+            out = lldp.sender(data, self._key)
+            if out is not None and self.learned.link_heard(out, at, self.now_ns()):
+                self._topology_changed()
+            return
+        frame = frames.read(data)
+        if frame is None:
+            return
+        if cookie == forwarding.PROBE_COOKIE or frame.destination == SINK_MAC:
+            self._listener.probe_caught(frame, at, astray=cookie != forwarding.PROBE_COOKIE)
+            return
+        if self.learned.host_seen(frame.source, frame.sender, at, self.now_ns()):
+            self._topology_changed()
+        self._pass_on(frame, data, at)
+
+    def _pass_on(self, frame: Frame, data: bytes, at: PortId) -> None:
+        """What no rule took: answered from what is known, sent to where its target is, or out of all ports that lead to hosts."""
+        if self.learned.is_link_port(at):
+            # From another switch: it was sent for a host that has just gone, and must not go round.
+            return
+        if frame.arp is not None and frame.arp.operation == ARP_REQUEST and frame.destination == BROADCAST:
+            mac = self.learned.mac_of(frame.arp.target)
+            if mac is not None and mac != frame.source:
+                reply = frames.arp_reply(mac, frame.arp.target, frame.arp.sender_mac, frame.arp.sender)
+                self._send_out(self.boxes[at.switch], reply, [at.number])
+                return
+        known = None if frame.is_group else self.learned.places().get(frame.destination)
+        targets = [known] if known is not None else self.learned.edge_ports(self.now_ns())
+        per_switch: dict[int, list[int]] = {}
+        for port in targets:
+            if port != at:
+                per_switch.setdefault(port.switch, []).append(port.number)
+        unmark: list[Action] = (
+            [SetField("ip_dscp", forwarding.BEST_EFFORT)] if frame.kind in (ETH_IPV4, ETH_IPV6) else []
+        )
+        for datapath, ports in per_switch.items():
+            self._send_out(self.boxes[datapath], data, ports, unmark)
+
+    def _send_out(self, box: SwitchBox, data: bytes, ports: list[int], before: list[Action] | None = None) -> None:
+        session = box.session
+        if session is not None and box.ready.is_set():
+            actions: list[Action] = [*(before or ()), *(Output(port) for port in ports)]
+            session.send([codec.packet_out(session.switch, data, actions)])
+
+    # Best effort -------------------------------------------------------------------------------------------------------------
+
+    def _topology_changed(self) -> None:
+        self._listener.changed(self.learned.topology())
+        self._dirty.set()
+
+    async def _sync_for_ever(self) -> None:
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(_SYNC_DELAY_S)
+            self._dirty.clear()
+            self._forwarding = forwarding.Forwarding(self.learned.topology())
+            places = self.learned.places()
+            addresses = {mac: self.learned.first_address(mac) for mac in places}
+            ready = [box for box in self.boxes.values() if box.ready.is_set()]
+            await asyncio.gather(
+                *(self._put_hosts(box, self._forwarding.rules(box.datapath, places, addresses)) for box in ready)
+            )
+
+    async def _put_hosts(self, box: SwitchBox, rules: list[Rule]) -> None:
+        tables = Tables()
+        tables.add(rules)
+        try:
+            await box.put(HOSTS, tables)
+        except SwitchError as error:
+            log.warning("openflow: switch %016x: best effort is not as it is to be: %s", box.datapath, error)
+
+
+def is_loopback(host: str) -> bool:
+    """Is this address reachable from this machine alone?"""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,371 @@
+"""Channels in the switches: installed, proven, moved to their backup, found again, taken out. On the event loop.
+
+Orders for one channel are carried out one after the other, by one task; an order that is outdated before its turn is left out. What the switches do
+not confirm, or a probe does not prove, is broken, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from timebound.control.openflow.channels import Hops, Program, WayError, check_backup, hops_of, program
+from timebound.control.openflow.frames import Frame
+from timebound.control.openflow.network import Network
+from timebound.control.openflow.probes import NotProvenError, OutdatedError, Prober
+from timebound.control.openflow.rules import Rule, Tables, channel_cookie
+from timebound.control.openflow.session import SwitchError
+from timebound.control.openflow.states import Event, after
+from timebound.control.srt.rows import ChannelRow, ChannelState
+from timebound.control.topology import Link, PortId, Topology
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[str, ChannelState, str], None]
+QueueCheck = Callable[[PortId], Awaitable[str]]
+"""Waits until a port's queues are as they are to be; says why they are not, or nothing."""
+
+
+@dataclass(slots=True)
+class Held:
+    """A channel that somebody wants."""
+
+    row: ChannelRow
+    backup_links: tuple[str, ...]
+    state: ChannelState
+    hops: Hops = ()
+    """The way that the first switch uses, or is to use."""
+    backup: Hops = ()
+    meter: int | None = None
+    group: int | None = None
+    first: int | None = None
+    """The switch that has the meter."""
+    note: str = ""
+    """What is to be known of it while it is proven."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    orders: int = 0
+    """Counts orders; one that is not the last when its turn comes is outdated."""
+
+    @property
+    def part(self) -> str:
+        """Its part in switches."""
+        return f"channel {self.row.id}"
+
+
+class Reservations:
+    """All channels. The `Listener` of a `Network`."""
+
+    def __init__(self, report: Report, changed: Callable[[Topology], None], returned: Callable[[int], None]) -> None:
+        """`report`: states of channels; `returned`: a switch has come back."""
+        self._returned = returned
+        self._report = report
+        self._changed = changed
+        self._held: dict[str, Held] = {}
+        self._cookies: dict[int, str] = {}
+        self._adopting = True
+        self._network: Network
+        self._prober: Prober
+        self._queued: Callable[[PortId], bool]
+        self._queues_ready: QueueCheck
+        self._live: set[tuple[PortId, PortId | None]] = set()
+
+    def attach(self, network: Network, queued: Callable[[PortId], bool], queues_ready: QueueCheck) -> None:
+        """Both know each other; this is the second half."""
+        self._network, self._queued, self._queues_ready = network, queued, queues_ready
+        self._prober = Prober(network.boxes, queued, network.settings.times.probe_ns / 1e9)
+        network.spawn(self._adopt())
+
+    async def _adopt(self) -> None:
+        await asyncio.sleep(self._network.settings.times.adopt_ns / 1e9)
+        self.adopted()
+
+    def adopted(self) -> None:
+        """Everything that is wanted was asked for: channels that are found in switches beside are taken out from now on."""
+        if self._adopting:
+            self._adopting = False
+            self._network.clean()
+
+    def keep(self, rule: Rule) -> bool:
+        """Is a rule of a channel, which no part wants, to stay?"""
+        return self._adopting and rule.cookie not in self._cookies
+
+    def names(self) -> dict[int, str]:
+        """Channels by the cookie of their rules."""
+        return dict(self._cookies)
+
+    # Orders ------------------------------------------------------------------------------------------------------------------
+
+    def install(self, row: ChannelRow, backup: tuple[str, ...]) -> None:
+        """See `Enforcer.install`."""
+        held = self._held.get(row.id)
+        if held is None:
+            held = self._held[row.id] = Held(row, backup, ChannelState.PLANNED)
+            self._cookies[channel_cookie(row.id)] = row.id
+        held.row, held.backup_links, held.note = row, backup, ""
+        self._order(held, self._install)
+
+    def remove(self, channel: str) -> None:
+        """See `Enforcer.remove`."""
+        held = self._held.pop(channel, None)
+        if held is not None:
+            self._order(held, self._remove)
+
+    def _order(self, held: Held, work: Callable[[Held, int], Awaitable[None]]) -> None:
+        held.orders += 1
+        self._network.spawn(self._in_turn(held, work, held.orders))
+
+    async def _in_turn(self, held: Held, work: Callable[[Held, int], Awaitable[None]], order: int) -> None:
+        async with held.turn:
+            if held.orders == order:
+                with contextlib.suppress(OutdatedError):
+                    await work(held, order)
+
+    def _step(self, held: Held, event: Event, reason: str = "") -> None:
+        held.state = after(held.state, event)
+        if self._held.get(held.row.id) is held:
+            self._report(held.row.id, held.state, reason)
+
+    # Installing --------------------------------------------------------------------------------------------------------------
+
+    async def _install(self, held: Held, order: int) -> None:
+        try:
+            hops, backup = await self._ways(held)
+            await self._put(held, hops, backup, order)
+        except (WayError, ValueError, SwitchError, NotProvenError) as error:
+            self._step(held, Event.FAILED, str(error))
+
+    async def _ways(self, held: Held) -> tuple[Hops, Hops]:
+        """Ports of both ways. A controller that has just begun waits for links and switches that it may not have found yet."""
+        while True:
+            try:
+                links = known_links(self._network.learned.topology())
+                hops = hops_of(held.row.links, links)
+                backup = hops_of(held.backup_links, links) if held.backup_links else ()
+                check_backup(hops, backup)
+                self._check_live(hops)
+                return hops, backup
+            except (WayError, SwitchError):
+                if self._network.settled:
+                    raise
+                await asyncio.sleep(0.05)
+
+    def _check_live(self, hops: Hops) -> None:
+        dead = self._dead(hops)
+        if dead:
+            raise SwitchError(dead)
+        for hop in hops:
+            box = self._network.boxes.get(hop.switch)
+            if box is None or not box.ready.is_set():
+                raise SwitchError(f"switch {self._named(hop.switch)} is not connected")
+
+    async def _put(self, held: Held, hops: Hops, backup: Hops, order: int) -> None:
+        """The new way complete before the first switch uses it; then the proof; then the rest of the old way goes."""
+        await self._await_queues(hops, backup)
+        plan = self._program(held, hops, backup)
+        old = [datapath for datapath, box in self._network.boxes.items() if box.part(held.part) is not None]
+        later = [datapath for datapath in plan.tables if datapath != plan.first]
+        await asyncio.gather(*(self._put_one(held, plan, datapath, both=True) for datapath in later))
+        await self._put_one(held, plan, plan.first, both=False)
+        held.hops, held.backup = hops, backup
+        self._step(held, Event.CONFIRMED, held.note)
+        await self._prove(held, order)
+        leftover = [datapath for datapath in old if datapath not in plan.tables]
+        changed = [d for d in later if self._network.boxes[d].part(held.part) != plan.tables[d]]
+        if leftover or changed:
+            self._network.spawn(self._drain(held, plan, [*leftover, *changed], order))
+
+    async def _await_queues(self, hops: Hops, backup: Hops) -> None:
+        for hop in (*hops, *backup):
+            if self._queued(hop.out):
+                reason = await self._queues_ready(hop.out)
+                if reason:
+                    raise SwitchError(f"queues of port {hop.out_port} of {self._named(hop.switch)}: {reason}")
+
+    def _program(self, held: Held, hops: Hops, backup: Hops) -> Program:
+        first = hops[0].switch
+        box = self._network.boxes[first]
+        if held.first != first:
+            held.meter, held.group = box.numbers_of(channel_cookie(held.row.id))
+            held.first = first
+        held.meter = held.meter or box.free_meter()
+        if backup:
+            held.group = held.group or box.free_group()
+        return program(held.row, hops, backup, held.meter, held.group, self._queued)
+
+    async def _put_one(self, held: Held, plan: Program, datapath: int, *, both: bool) -> None:
+        """Puts a switch's share in and reads it back. `both`: what is there of the old way stays beside it."""
+        box, share = self._network.boxes[datapath], plan.tables[datapath]
+        tables = Tables()
+        if both and (old := box.part(held.part)) is not None:
+            tables.add(old.rules.values())
+        tables.add(share.rules.values(), share.meters.values(), share.groups.values())
+        try:
+            await box.put(held.part, tables)
+            await box.verify(held.part, channel_cookie(held.row.id))
+        except SwitchError as error:
+            raise SwitchError(f"switch {self._named(datapath)}: {error}") from error
+
+    async def _prove(self, held: Held, order: int) -> None:
+        def outdated() -> bool:
+            return held.orders != order
+
+        await self._prober.prove(held.row, held.hops, outdated, named=self._named)
+        if held.backup:
+            try:
+                await self._prober.prove(held.row, held.backup, outdated, named=self._named, spare=True)
+            except NotProvenError as error:
+                raise NotProvenError(f"on its backup way, {error}") from error
+        self._step(held, Event.PROVED, held.note)
+
+    async def _drain(self, held: Held, plan: Program, datapaths: list[int], order: int) -> None:
+        """Frames that are under way on the old way still find its rules for a while."""
+        await asyncio.sleep(self._network.settings.times.drain_ns / 1e9)
+        async with held.turn:
+            if held.orders != order:
+                return
+            for datapath in datapaths:
+                box = self._network.boxes[datapath]
+                try:
+                    await box.put(held.part, plan.tables.get(datapath))
+                except SwitchError as error:
+                    log.info(
+                        "openflow: switch %s keeps rules of %s for now: %s", self._named(datapath), held.row.id, error
+                    )
+
+    async def _remove(self, held: Held, order: int) -> None:
+        """First the switch that sends into the way, then, when the way is empty, the others."""
+        boxes = [box for box in self._network.boxes.values() if box.part(held.part) is not None]
+        boxes.sort(key=lambda box: box.datapath != held.first)
+        for number, box in enumerate(boxes):
+            if number == 1:
+                await asyncio.sleep(self._network.settings.times.drain_ns / 1e9)
+            try:
+                await box.put(held.part, None)
+            except SwitchError as error:
+                log.info(
+                    "openflow: %s goes from switch %s when it is back: %s",
+                    held.row.id,
+                    self._named(box.datapath),
+                    error,
+                )
+        if held.row.id not in self._held:
+            self._cookies.pop(channel_cookie(held.row.id), None)
+
+    # What happens in the network ---------------------------------------------------------------------------------------------
+
+    def changed(self, topology: Topology) -> None:
+        """`Listener`."""
+        self._changed(topology)
+        self._live = {(link.out, link.into) for link in topology.links.values() if link.up and link.out is not None}
+        for held in list(self._held.values()):
+            self._reconsider(held)
+
+    def switch_ready(self, datapath: int) -> None:
+        """`Listener`: its rules were made good, so what is broken may be whole again; everything on it is proved anew."""
+        self._returned(datapath)
+        for held in list(self._held.values()):
+            if any(hop.switch == datapath for hop in (*held.hops, *held.backup)) or not held.hops:
+                self._order(held, self._again)
+
+    def switch_lost(self, datapath: int) -> None:
+        """`Listener`: a channel that has another way does not wait whether the switch comes back."""
+        for held in list(self._held.values()):
+            inner = {hop.switch for hop in held.hops[1:-1]}
+            if datapath in inner and held.backup and not self._dead(held.backup, {datapath}):
+                self._order(held, self._fail_over_for(f"switch {self._named(datapath)} is gone"))
+
+    def probe_caught(self, frame: Frame, at: PortId, *, astray: bool) -> bool:
+        """`Listener`."""
+        return self._prober.caught(frame, at, astray=astray)
+
+    def _reconsider(self, held: Held) -> None:
+        if not held.hops:
+            return
+        dead = self._dead(held.hops)
+        if dead and held.state is not ChannelState.BROKEN:
+            if held.backup and not self._dead(held.backup):
+                self._order(held, self._fail_over_for(dead))
+            else:
+                self._order(held, self._break_for(dead))
+        elif not dead and held.state is ChannelState.BROKEN and self._ready(held.hops):
+            self._order(held, self._again)
+        elif held.backup and held.state is ChannelState.PROVEN and (lost := self._dead(held.backup)):
+            held.backup, held.backup_links, held.note = (), (), f"its backup way is gone: {lost}"
+            self._order(held, self._again)
+
+    def _ready(self, hops: Hops) -> bool:
+        return all(hop.switch in self._network.boxes and self._network.boxes[hop.switch].ready.is_set() for hop in hops)
+
+    def _dead(self, hops: Hops, without: set[int] | None = None) -> str:
+        """Why a way carries nothing; nothing if it does."""
+        topology = self._network.learned.topology()
+        for hop in hops:
+            switch = next((s for s in topology.switches.values() if s.datapath == hop.switch), None)
+            if switch is None or not switch.connected or hop.switch in (without or ()):
+                return f"switch {self._named(hop.switch)} is gone"
+        for hop, following in itertools.pairwise(hops):
+            if (hop.out, PortId(following.switch, following.in_port)) not in self._live:
+                return f"the link from {self._named(hop.switch)} to {self._named(following.switch)} is down"
+        for end in (PortId(hops[0].switch, hops[0].in_port), hops[-1].out):
+            port = topology.ports.get(end)
+            if port is None or not port.up:
+                return f"port {end.number} of {self._named(end.switch)} is down"
+        return ""
+
+    def _named(self, datapath: int) -> str:
+        switches = self._network.learned.topology().switches.values()
+        return next((switch.name for switch in switches if switch.datapath == datapath), f"{datapath:016x}")
+
+    # Repair ------------------------------------------------------------------------------------------------------------------
+
+    async def _again(self, held: Held, order: int) -> None:
+        """Confirms and proves what is there; installs it where nothing is."""
+        if not held.hops:
+            await self._install(held, order)
+            return
+        try:
+            self._check_live(held.hops)
+            await self._put(held, held.hops, held.backup, order)
+        except (SwitchError, NotProvenError) as error:
+            self._step(held, Event.FAILED, str(error))
+
+    def _fail_over_for(self, reason: str) -> Callable[[Held, int], Awaitable[None]]:
+        async def fail_over(held: Held, order: int) -> None:
+            if not held.backup:
+                return
+            log.warning("openflow: channel %s goes to its backup way: %s", held.row.id, reason)
+            held.note = f"on its backup way: {reason}"
+            hops, held.backup = held.backup, ()
+            held.hops = hops
+            try:
+                # The later switches have their rules since it was installed: the first one alone must change, and at once.
+                plan = self._program(held, hops, ())
+                await self._put_one(held, plan, plan.first, both=False)
+                await self._put(held, hops, (), order)
+            except (SwitchError, NotProvenError) as error:
+                self._step(held, Event.FAILED, f"{reason}; on its backup way, {error}")
+
+        return fail_over
+
+    def _break_for(self, reason: str) -> Callable[[Held, int], Awaitable[None]]:
+        async def break_it(held: Held, order: int) -> None:
+            if held.state is not ChannelState.BROKEN and self._dead(held.hops):
+                self._step(held, Event.FAILED, f"{reason}, and no other way is installed")
+
+        return break_it
+
+
+def known_links(topology: Topology) -> dict[str, Link]:
+    """Links by name, and by the name that they have where links are parallel, which stays when the other one comes or goes."""
+    named = dict(topology.links)
+    for link in topology.links.values():
+        if link.out is not None and link.into is not None:
+            ports = topology.ports
+            named.setdefault(
+                f"{link.source}.{ports[link.out].name}->{link.target}.{ports[link.into].name}", replace(link)
+            )
+    return named
