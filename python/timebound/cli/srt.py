@@ -113,7 +113,7 @@ def _opened(url: str, role: Role, key: str | None, certificate: str | None, ca: 
 def _managers(tables: Tables, gone: Stale) -> None:
     print(f"{'MANAGER':<16} {'ALIVE':<6} {'LISTENS':<32} BROKER")
     for row in tables.managers.values():
-        listens = ", ".join(f"{address}:{port}" for address, port in zip(row.addresses, row.ports, strict=False))
+        listens = f"{', '.join(row.addresses)}:{'/'.join(map(str, row.ports))}"
         alive = "no" if row.id in gone.managers else "yes"
         print(plain(f"{row.id:<16} {alive:<6} {listens:<32} {row.broker_address}:{row.broker_port}"))
     for controller in tables.controllers.values():

@@ -1,0 +1,31 @@
+"""Structured logs of the services: one JSON object per line, or for people. To standard error; never secrets."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Literal
+
+import structlog
+
+
+def begin(format: Literal["json", "console"] | str, level: str) -> None:
+    """Everything that is logged below `timebound`, and warnings of libraries, from now on go to standard error."""
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    last: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if format == "json":
+        last += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(ensure_ascii=False)]
+    else:
+        last.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+    handler = logging.StreamHandler()
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("timebound").setLevel(level.upper())

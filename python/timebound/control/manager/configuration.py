@@ -1,0 +1,254 @@
+"""A manager's configuration: checked, with every problem at its place, and as the parts of the service need it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+from timebound.control.configuration import read, readable
+from timebound.control.manager import policy, shape
+from timebound.control.manager.topics import is_filter
+from timebound.control.srt.rows import Side
+from timebound.control.srt.store import Tls
+from timebound.scenario.complaints import Subject
+from timebound.scenario.context import Context
+from timebound.scenario.problems import Problem
+from timebound.scenario.tree import Path as TreePath
+
+SUBJECT = Subject("the configuration", "docs/manager.md")
+LONGEST_HOLD_NS = 5_000_000_000
+"""As in `crates/manager/src/contract.rs`: below the keep-alive of every sensible client."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceConfiguration:
+    """Messages of the manager about itself."""
+
+    topic: str
+    channels: bool
+    user: str | None
+    password: str | None
+
+    def __repr__(self) -> str:
+        return f"AnnounceConfiguration({self.topic!r})"  # never the password
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What a manager's file says."""
+
+    name: str
+    core: dict[str, Any]
+    """For the intermediary: `Config` of `crates/manager/src/contract.rs`."""
+    store_url: str
+    store_tls: Tls | None
+    policy: policy.Policy
+    http: tuple[str, int]
+    log_format: str
+    log_level: str
+    audit: Path | None
+    announce: AnnounceConfiguration | None
+
+
+def load(file: str | os.PathLike[str]) -> tuple[Configuration, tuple[Problem, ...]]:
+    """Reads a configuration file; also returns warnings.
+
+    Raises:
+        ConfigurationError: with every problem.
+    """
+    return read(file, shape.ManagerShape, _resolve, SUBJECT)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the file (draft 2020-12), for editors."""
+    found = shape.ManagerShape.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **found,
+        "title": "Configuration of timebound manager",
+    }
+
+
+def _resolve(said: shape.ManagerShape, context: Context) -> Configuration:
+    if said.hold > LONGEST_HOLD_NS:
+        context.error(("hold",), "nothing may wait for longer than 5 s", "write for example hold: 500 ms")
+    return Configuration(
+        name=said.name,
+        core=_core(said, context),
+        store_url=said.store.url,
+        store_tls=_store_tls(said.store, context),
+        policy=_policy(said.policy, context),
+        http=(_address(said.http.address, ("http", "address"), context), said.http.port),
+        log_format=said.log.format,
+        log_level=said.log.level,
+        audit=_beside(said.audit, context),
+        announce=_announce(said.announce, context),
+    )
+
+
+def _beside(name: str | None, context: Context) -> Path | None:
+    """A file that need not be there yet, relative to the configuration."""
+    if name is None:
+        return None
+    file = (context.folder or Path()) / name
+    if not file.parent.is_dir():
+        context.error(("audit",), f"the folder {str(file.parent)!r} does not exist", "make it, or name another file")
+    return file
+
+
+def _address(text: str, path: TreePath, context: Context) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        context.error(path, f"{text!r} is no IP address", "write for example 127.0.0.1, or 0.0.0.0 for all")
+        return text
+
+
+def _core(said: shape.ManagerShape, context: Context) -> dict[str, Any]:
+    tls = said.broker.tls
+    limits = said.limits
+    return {
+        "name": said.name,
+        "listeners": [_listener(each, ("listen", number), context) for number, each in enumerate(said.listen)],
+        "broker": {
+            "address": said.broker.address,
+            "port": said.broker.port,
+            "tls": None
+            if tls is None
+            else {
+                "authority": str(readable(context, ("broker", "tls", "authority"), tls.authority)),
+                "server_name": tls.server_name,
+            },
+        },
+        "hold_ms": -(-said.hold // 1_000_000),
+        "threads": said.threads,
+        "limits": {
+            "connections": limits.connections,
+            "header_bytes": limits.header,
+            "packet_bytes": limits.packet,
+            "websocket_bytes": limits.websocket,
+            "requests": limits.requests,
+            "requests_per_second": limits.requests_per_second,
+            "alias_bytes": limits.aliases,
+            "handshake_ms": -(-limits.handshake // 1_000_000),
+            "connect_ms": -(-limits.connect // 1_000_000),
+        },
+    }
+
+
+def _listener(said: shape.Listen, path: TreePath, context: Context) -> dict[str, Any]:
+    address = _address(said.address, (*path, "address"), context)
+    files = {"certificate": said.certificate, "key": said.key, "client_authority": said.client_authority}
+    secure = said.kind in ("tls", "wss")
+    if secure:
+        for name in ("certificate", "key"):
+            if files[name] is None:
+                context.error(path, f"{said.kind} needs a {name}", f"add {name}: /etc/timebound/site.pem")
+        if said.certificate_as_user and said.client_authority is None:
+            context.error(
+                path, "certificates of clients cannot be checked", "add client-authority: the file of their authority"
+            )
+    elif any(files.values()) or said.certificate_as_user:
+        context.error(path, f"{said.kind} has no certificates", f"write kind: {'wss' if said.kind == 'ws' else 'tls'}")
+    elif not address.startswith("127.") and address != "::1":
+        context.warn(path, f"passwords and messages cross the network in clear at {address}", "use kind: tls or wss")
+    found = {
+        name: None if file is None or not secure else str(readable(context, (*path, name.replace("_", "-")), file))
+        for name, file in files.items()
+    }
+    return {
+        "address": address,
+        "port": said.port,
+        "kind": said.kind,
+        **found,
+        "certificate_as_user": said.certificate_as_user,
+    }
+
+
+def _store_tls(said: shape.Store, context: Context) -> Tls | None:
+    kind, _, rest = said.url.partition(":")
+    if kind not in ("unix", "tcp", "ssl", "file") or not rest:
+        context.error(
+            ("store",), f"{said.url!r} is no store", "write unix:PATH, tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or file:PATH"
+        )
+    if kind == "tcp" and not rest.startswith(("127.", "[::1]", "localhost")):
+        context.warn(("store",), "anybody on the way can read and change the table", "use ssl:")
+    files = {"key": said.key, "certificate": said.certificate, "authority": said.authority}
+    if kind != "ssl":
+        if any(files.values()):
+            context.error(("store",), f"{kind}: has no certificates", "write ssl:ADDRESS:PORT, or leave them out")
+        return None
+    for name, file in files.items():
+        if file is None:
+            context.error(("store",), f"ssl: needs a {name}", f"add {name}: FILE (PEM)")
+    if not (said.key and said.certificate and said.authority):
+        return None
+    key, certificate, ca = (str(readable(context, ("store", name), file or "")) for name, file in files.items())
+    return Tls(key=key, certificate=certificate, ca=ca)
+
+
+def _policy(said: shape.Policy, context: Context) -> policy.Policy:
+    names: set[str] = {"default"}
+    rules = []
+    for number, rule in enumerate(said.rules):
+        path: TreePath = ("policy", "rules", number)
+        if rule.name in names:
+            context.error((*path, "name"), f"there is a rule {rule.name!r} already", "give each rule a name of its own")
+        names.add(rule.name)
+        rules.append(_rule(rule, path, context))
+    return policy.Policy(tuple(rules), policy.default_rule(allow=said.default == "allow"))
+
+
+def _rule(said: shape.Rule, path: TreePath, context: Context) -> policy.Rule:
+    for number, each in enumerate(said.topic or []):
+        if not is_filter(each):
+            context.error(
+                (*path, "topic", number), f"{each!r} is no topic filter", "write for example plant/+/alarm or plant/#"
+            )
+    limits = said.limits
+    return policy.Rule(
+        name=said.name,
+        users=_texts(said.user),
+        clients=_texts(said.client),
+        certificates=_texts(said.certificate),
+        addresses=None
+        if said.address is None
+        else tuple(_network(each, (*path, "address", number), context) for number, each in enumerate(said.address)),
+        topics=_texts(said.topic),
+        side=None if said.side is None else Side(said.side),
+        allow=said.allow,
+        limits=policy.Limits(limits.priority, limits.bandwidth, limits.flows, limits.deadline, limits.per),
+    )
+
+
+def _texts(said: list[str] | None) -> tuple[str, ...] | None:
+    return None if said is None else tuple(said)
+
+
+def _network(text: str, path: TreePath, context: Context) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        context.error(path, f"{text!r} is no address or network", "write for example 10.1.0.7 or 10.1.0.0/16")
+        return ip_network("0.0.0.0/32")
+
+
+def _announce(said: shape.Announce | None, context: Context) -> AnnounceConfiguration | None:
+    if said is None:
+        return None
+    if "+" in said.topic or "#" in said.topic or said.topic.endswith("/"):
+        context.error(
+            ("announce", "topic"), f"{said.topic!r} is no topic to publish to", "write for example $timebound/manager"
+        )
+    password = None
+    if said.password_file is not None:
+        file = readable(context, ("announce", "password-file"), said.password_file)
+        if said.user is None:
+            context.error(("announce",), "a password without a user name", "add user: timebound")
+        if file.is_file():
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            password = lines[0] if lines else ""
+    return AnnounceConfiguration(said.topic, said.channels, said.user, password)

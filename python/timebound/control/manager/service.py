@@ -1,0 +1,298 @@
+"""The running manager: the intermediary's events, the store's changes and the clock come in over one queue, and one thread acts on them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from timebound import __version__
+from timebound.control.manager import desk as desks
+from timebound.control.manager.announce import Announcer
+from timebound.control.manager.audit import Audit
+from timebound.control.manager.configuration import Configuration
+from timebound.control.manager.host import reached_at, tell_systemd
+from timebound.control.manager.metrics import Figures, registry
+from timebound.control.srt.rows import ManagerRow, VerdictRow
+from timebound.control.srt.rules import Pulse
+from timebound.control.srt.store import Change, Delete, NotYoursError, Put, Store
+from timebound.control.web import Web
+
+BEAT_S = 1.0
+POLL_MS = 250
+MOST_AT_ONCE = 1000
+"""Things that are acted on together, in one transaction."""
+MOST_WAITING = 20_000
+"""Things that wait to be acted on; beyond, the intermediary keeps its events and in the end answers by itself."""
+HUNG_S = 10.0
+"""The service is not well when nothing has been looked at for so long."""
+
+log = logging.getLogger("timebound.manager")
+
+
+class Core(Protocol):
+    """The intermediary (`timebound._core.Manager`)."""
+
+    def addresses(self) -> list[tuple[str, int]]: ...
+    def poll(self, timeout_ms: int) -> list[str]: ...
+    def verdict(self, verdict: str) -> None: ...
+    def control(self, alive: bool) -> None: ...
+    def stats(self) -> str: ...
+    def stop(self) -> None: ...
+
+
+_Thing = str | tuple[Change, ...] | None
+"""An event of the intermediary; changes of the table; something else is due."""
+
+
+class Service:
+    """A manager that serves from its making until `close`; `run` does its work."""
+
+    def __init__(self, said: Configuration, core: Core, store: Store) -> None:
+        """`core` serves already; the store is written as `Writer(Role.MANAGER, said.name)`.
+
+        Raises:
+            OSError: a file or address of the configuration cannot be used.
+        """
+        self.name = said.name
+        self._core, self._store = core, store
+        self._desk = desks.Desk(said.policy)
+        self._audit = Audit(said.audit)
+        self._inbox: queue.Queue[_Thing] = queue.Queue(MOST_WAITING)
+        self._stopping = threading.Event()
+        self._pulse = Pulse()
+        self._beats: deque[int] = deque(maxlen=30)
+        self._row = self._first_row(said)
+        self._next_beat = 0.0
+        self._looked = time.monotonic()
+        self._since_ns = time.time_ns()
+        self._states: Counter[str] = Counter()
+        self._reopen = False
+        self.figures = Figures(core.stats, lambda: {state.value: self._states[state.value] for state in desks.State})
+        self._web = Web(*said.http, registry(self.figures), self._healthy, self._ready)
+        self._announcer = Announcer(said.announce, said.name, said.core["broker"]) if said.announce else None
+        self._poller = threading.Thread(target=self._poll, name="manager-poll", daemon=True)
+
+    @property
+    def web_port(self) -> int:
+        """Where metrics and health are served."""
+        return self._web.port
+
+    def run(self) -> None:
+        """Works until `stop` is called, then leaves in order: clients are let go, the table is cleared, a last word is said."""
+        self._store.watch(self._put)
+        self._store.on_connected(lambda connected: self._put(None))
+        self._poller.start()
+        self._announce_state()
+        tell_systemd("READY=1")
+        log.info(
+            "serving",
+            extra={"at": [f"{address}:{port}" for address, port in self._core.addresses()], "manager": self.name},
+        )
+        try:
+            while not self._stopping.is_set():
+                self._turn()
+        finally:
+            self._leave()
+
+    def stop(self) -> None:
+        """Makes `run` end; may be called from a signal handler."""
+        self._stopping.set()
+
+    def reopen_audit(self) -> None:
+        """The audit log was moved away; may be called from a signal handler."""
+        self._reopen = True
+
+    def _put(self, thing: _Thing) -> None:
+        """Waits while there is too much to do, but not for a service that ends."""
+        while not self._stopping.is_set():
+            try:
+                return self._inbox.put(thing, timeout=0.2)
+            except queue.Full:
+                continue
+        return None
+
+    def _poll(self) -> None:
+        """Takes the intermediary's events as fast as they are worked on, and no faster."""
+        while not self._stopping.is_set():
+            for text in self._core.poll(POLL_MS):
+                self._put(text)
+
+    def _turn(self) -> None:
+        things: list[_Thing] = []
+        try:
+            things.append(self._inbox.get(timeout=max(0.0, min(0.25, self._next_beat - time.monotonic()))))
+            while len(things) < MOST_AT_ONCE:
+                things.append(self._inbox.get_nowait())
+        except queue.Empty:
+            pass
+        self._looked = time.monotonic()
+        self._look_for_control()
+        self._act(desks.join(self._on(thing) for thing in things))
+        if time.monotonic() >= self._next_beat:
+            self._beat()
+
+    def _on(self, thing: _Thing) -> desks.Doing:
+        now_ns = time.time_ns()
+        if isinstance(thing, str):
+            try:
+                return self._desk.event(thing, now_ns)
+            except desks.EventError:
+                log.exception("an event of the intermediary cannot be read")
+                return desks.Doing()
+        return desks.join(self._desk.verdict(row, now_ns) for row in self._verdicts(thing or ()))
+
+    def _verdicts(self, changes: tuple[Change, ...]) -> list[VerdictRow]:
+        found = []
+        for change in changes:
+            if not isinstance(change, Put):
+                continue
+            if isinstance(change.row, VerdictRow):
+                found.append(change.row)
+            elif (
+                isinstance(change.row, ManagerRow)
+                and change.row.id == self.name
+                and change.row.beat_ns not in self._beats
+            ):
+                log.error("another manager uses this name", extra={"manager": self.name})
+        return found
+
+    def _act(self, doing: desks.Doing) -> None:
+        if doing.changes:
+            self._write(doing)
+        for row in doing.verdicts:
+            self._core.verdict(json.dumps(desks.verdict_json(row)))
+        self._audit.write(doing.audit)
+        self.figures.count("audit_entries", len(doing.audit))
+        self.figures.count("forbidden", sum(entry.get("allowed") is False for entry in doing.audit))
+        for words, about in doing.log:
+            log.warning(words, extra={"about": about})
+        if self._announcer is not None:
+            for id, request in doing.touched.items():
+                self._announcer.request(id, self._about(request) if request is not None else None)
+
+    def _write(self, doing: desks.Doing) -> None:
+        """All changes together; where one of them is refused for good, one by one, so that it spoils no other."""
+        self.figures.count("store_transactions")
+        try:
+            self._store.transact(doing.changes, wait_s=0)
+            return
+        except (NotYoursError, ValueError):
+            log.warning("the store refused changes", exc_info=True)
+        for change in doing.changes:
+            try:
+                self._store.transact([change], wait_s=0)
+            except (NotYoursError, ValueError) as error:
+                id = change.id if isinstance(change, Delete) else change.row.id
+                more = self._desk.unwritable([id], f"the table cannot hold it: {error}", time.time_ns())
+                doing.verdicts += more.verdicts
+                doing.audit += more.audit
+                doing.touched |= more.touched
+
+    def _about(self, request: desks.Request) -> dict[str, Any]:
+        verdict, row = request.verdict, request.row
+        found: dict[str, Any] = {
+            "client_id": request.asker.client_id, "side": row.side.value, "topic": row.topic, "state": request.state.value,
+        }  # fmt: skip
+        if verdict is not None and verdict.revision == row.revision:
+            ways = [
+                list(channel.links)
+                for channel in self._store.snapshot().channels.values()
+                if row.id in channel.requests
+            ]
+            found |= {
+                "priority": verdict.priority,
+                "bound_ns": verdict.bound_ns,
+                "reason": verdict.reason,
+                "ways": ways,
+            }
+        return found
+
+    def _look_for_control(self) -> None:
+        why = self._why_without_control()
+        if why == self._desk.without_control:
+            return
+        before, now_ns = self._desk.without_control, time.time_ns()
+        self._core.control(not why)
+        self._act(self._desk.control(why, now_ns))
+        self.figures.state(store=self._store.connected, control=not why)
+        self._since_ns = now_ns
+        if not why:
+            log.info("channels are guaranteed", extra={"manager": self.name})
+        elif not before:
+            self.figures.count("control_lost")
+            log.warning("best effort from now on", extra={"manager": self.name, "why": why})
+        else:
+            log.warning("still best effort", extra={"manager": self.name, "why": why})
+        self._announce_state()
+
+    def _why_without_control(self) -> str:
+        if not self._store.connected:
+            return "the table is out of reach"
+        controllers = self._store.snapshot().controllers
+        now = time.monotonic_ns()
+        self._pulse.observe({row.id: row.beat_ns for row in controllers.values()}, time.time_ns(), now)
+        return "" if self._pulse.alive(now) else "no controller is alive"
+
+    def _announce_state(self) -> None:
+        if self._announcer is None:
+            return
+        why = self._desk.without_control
+        state = "best-effort" if why else "guaranteed"
+        self._announcer.state({"state": state, "why": why, "since_ns": self._since_ns, "version": __version__})
+
+    def _first_row(self, said: Configuration) -> ManagerRow:
+        addresses, ports = reached_at(self._core.addresses())
+        broker = said.core["broker"]
+        return ManagerRow(
+            id=said.name, addresses=addresses, ports=ports, broker_address=broker["address"], broker_port=broker["port"], version=__version__,
+            beat_ns=0,
+        )  # fmt: skip
+
+    def _beat(self) -> None:
+        self._next_beat = time.monotonic() + BEAT_S
+        beat_ns = time.time_ns()
+        self._beats.append(beat_ns)
+        self._store.transact([Put(replace(self._row, beat_ns=beat_ns))], wait_s=0)
+        self._states = Counter(request.state.value for request in self._desk.requests.values())
+        self.figures.state(store=self._store.connected, control=not self._desk.without_control)
+        tell_systemd("WATCHDOG=1")
+        if self._reopen:
+            self._reopen = False
+            self._audit.reopen()
+
+    def _healthy(self) -> tuple[bool, dict[str, Any]]:
+        well = time.monotonic() - self._looked < HUNG_S and (self._poller.is_alive() or not self._poller.ident)
+        return well, {"healthy": well}
+
+    def _ready(self) -> tuple[bool, dict[str, Any]]:
+        """Does it serve clients? It does without store and controller, too; what it says of them is for people."""
+        ready = self._poller.is_alive() and not self._stopping.is_set()
+        why = self._desk.without_control
+        return ready, {"ready": ready, "guaranteed": not why, "why": why, "store": self._store.trouble or "connected"}
+
+    def _leave(self) -> None:
+        tell_systemd("STOPPING=1")
+        log.info("leaving", extra={"manager": self.name})
+        self._stopping.set()
+        self._core.stop()
+        steps: list[Callable[[], object]] = [
+            lambda: self._store.transact([Delete("managers", self.name)], wait_s=2.0),
+            self._store.close,
+            self._web.close,
+            self._audit.close,
+        ]
+        if self._announcer is not None:
+            announcer = self._announcer
+            steps.append(lambda: announcer.close({"state": "stopped"}))
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                log.exception("leaving")

@@ -1,0 +1,174 @@
+"""The manager's configuration file: what it says, and every mistake at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from timebound.control.configuration import ConfigurationError
+from timebound.control.manager.configuration import Configuration, json_schema, load
+from timebound.control.srt.rows import Side
+from timebound.control.srt.store import Tls
+
+LEAST = "name: cell-a\nlisten: 127.0.0.1:1883\nbroker: 127.0.0.1:1884\nstore: file:/tmp/srt.db\n"
+
+
+def read(tmp_path: Path, text: str) -> Configuration:
+    file = tmp_path / "manager.yaml"
+    file.write_text(text)
+    return load(file)[0]
+
+
+def problems(tmp_path: Path, text: str) -> list[tuple[int, int, str, str]]:
+    with pytest.raises(ConfigurationError) as error:
+        read(tmp_path, text)
+    return [(each.line, each.column, each.message, each.hint) for each in error.value.problems]
+
+
+def test_the_least_file(tmp_path: Path) -> None:
+    said = read(tmp_path, LEAST)
+    assert said.core["listeners"] == [
+        {"address": "127.0.0.1", "port": 1883, "kind": "tcp", "certificate": None, "key": None, "client_authority": None, "certificate_as_user": False}
+    ]  # fmt: skip
+    assert (said.core["broker"], said.core["hold_ms"]) == ({"address": "127.0.0.1", "port": 1884, "tls": None}, 500)
+    assert said.http == ("127.0.0.1", 9464), "nothing but MQTT is open to others unless it is said"
+    assert said.policy.default.allow and not said.policy.rules
+    assert said.announce is not None and said.announce.topic == "$timebound/manager"
+
+
+def test_the_whole_file(tmp_path: Path) -> None:
+    for name in ("site.pem", "site.key", "ca.pem", "m.key", "m.pem"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "password").write_text("geheim\nrest")
+    said = read(
+        tmp_path,
+        """
+name: cell-a
+listen:
+  - 127.0.0.1:1883
+  - {address: 0.0.0.0, port: 8883, kind: tls, certificate: site.pem, key: site.key, client-authority: ca.pem, certificate-as-user: true}
+broker: {address: broker, port: 8883, tls: {authority: ca.pem, server-name: b.example}}
+store: {url: "ssl:10.0.0.1:6640", key: m.key, certificate: m.pem, authority: ca.pem}
+hold: 0.2 s
+limits: {connections: 10, header: 64 KiB, packet: 1 MiB, requests: 5, handshake: 1 s}
+policy:
+  default: deny
+  rules:
+    - {name: presses, user: press-*, topic: [plant/+/alarm, plant/state], address: 10.0.0.0/8, limits: {priority: 6, bandwidth: 2 Mbit/s, flows: 3, per: user}}
+    - {name: no-bulk, client: [bulk], side: publish, allow: false}
+http: 127.0.0.1:0
+log: {format: console, level: debug}
+audit: audit.jsonl
+announce: {topic: site/x, user: timebound, password-file: password, channels: false}
+""",
+    )
+    assert said.store_tls == Tls(
+        key=str(tmp_path / "m.key"), certificate=str(tmp_path / "m.pem"), ca=str(tmp_path / "ca.pem")
+    )
+    assert said.core["listeners"][1]["certificate_as_user"] is True
+    assert said.core["listeners"][1]["certificate"] == str(tmp_path / "site.pem")
+    assert said.core["broker"]["tls"] == {"authority": str(tmp_path / "ca.pem"), "server_name": "b.example"}
+    assert said.core["limits"]["header_bytes"] == 65536 and said.core["limits"]["handshake_ms"] == 1000
+    first, second = said.policy.rules
+    assert first.topics == ("plant/+/alarm", "plant/state") and first.limits.bandwidth_bps == 2_000_000
+    assert (second.side, second.allow, second.clients) == (Side.PUBLISH, False, ("bulk",))
+    assert not said.policy.default.allow
+    assert said.announce is not None and said.announce.password == "geheim"
+    assert "geheim" not in repr(said), "secrets are in no log"
+    assert said.audit == tmp_path / "audit.jsonl"
+
+
+def test_every_mistake_at_once_with_place_and_hint(tmp_path: Path) -> None:
+    found = problems(
+        tmp_path,
+        """name: cell a
+listen: [localhost:1883, {address: 127.0.0.1, port: 8883, kind: tls}]
+broker: {adress: 127.0.0.1, port: 70000}
+hold: 500
+polcy: {}
+policy: {rules: [{name: a, topic: plant/#/x, address: 10.0.0.0/99}, {name: a}]}
+""",
+    )
+    messages = {message: (line, hint) for line, _, message, hint in found}
+    assert messages["unknown key 'adress'"] == (3, "did you mean 'address'?")
+    assert messages["unknown key 'polcy'"] == (5, "did you mean 'policy'?")
+    assert messages["'500' has no unit"][0] == 4
+    assert any("no 'store'" in message for message in messages)
+    assert all("scenario" not in message + hint for message, (_, hint) in messages.items())
+    # What is well formed and yet impossible is told once the rest is right.
+    found = problems(
+        tmp_path,
+        LEAST.replace(
+            "127.0.0.1:1883",
+            "[localhost:1883, {address: 127.0.0.1, port: 8883, kind: tls}, {address: '::', port: 1, key: x}]",
+        )
+        + "hold: 6 s\naudit: none/such.jsonl\nannounce: {topic: a/#, password-file: nowhere}\n"
+        "policy: {rules: [{name: a, topic: plant/#/x, address: 10.0.0.0/99}, {name: a}]}\n",
+    )
+    assert [(line, message) for line, _, message, _ in found] == [
+        (2, "'localhost' is no IP address"),
+        (2, "tls needs a certificate"),
+        (2, "tls needs a key"),
+        (2, "tcp has no certificates"),
+        (5, "nothing may wait for longer than 5 s"),
+        (6, f"the folder {str(tmp_path / 'none')!r} does not exist"),
+        (7, "a password without a user name"),
+        (7, "'a/#' is no topic to publish to"),
+        (7, f"{str(tmp_path / 'nowhere')!r} cannot be read: No such file or directory"),
+        (8, "'plant/#/x' is no topic filter"),
+        (8, "'10.0.0.0/99' is no address or network"),
+        (8, "there is a rule 'a' already"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("nothing", "is no store"),
+        ("ssl:10.0.0.1:6640", "needs a key"),
+        ("{url: 'unix:/x', key: a}", "has no certificates"),
+        ("[]", "expected a mapping"),
+    ],
+)
+def test_stores_that_are_none(tmp_path: Path, store: str, message: str) -> None:
+    assert message in problems(tmp_path, LEAST.replace("file:/tmp/srt.db", store))[0][2]
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "name: [\n", "just text", "name: x\nname: y\n"])
+def test_files_that_are_none(tmp_path: Path, text: str) -> None:
+    found = problems(tmp_path, text)
+    assert all("scenario" not in hint for *_, hint in found)
+
+
+def test_what_is_doubtful_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "manager.yaml"
+    file.write_text(LEAST.replace("127.0.0.1:1883", "0.0.0.0:1883").replace("file:/tmp/srt.db", "tcp:10.0.0.1:6640"))
+    warnings = [warning.message for warning in load(file)[1]]
+    assert warnings == [
+        "passwords and messages cross the network in clear at 0.0.0.0",
+        "anybody on the way can read and change the table",
+    ]
+
+
+def test_the_schema_for_editors_accepts_what_is_accepted() -> None:
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    check = jsonschema.Draft202012Validator(schema)
+    check.validate(yaml.safe_load(LEAST))
+    rules = {"policy": {"rules": [{"name": "a", "user": "x", "limits": {"bandwidth": "1 Mbit/s"}}]}}
+    check.validate(
+        {**yaml.safe_load(LEAST), **rules, "listen": ["127.0.0.1:1", {"address": "::1", "port": 2, "kind": "ws"}]}
+    )
+    assert not check.is_valid({**yaml.safe_load(LEAST), "hold": 500})
+    assert not check.is_valid({**yaml.safe_load(LEAST), "extra": 1})
+
+
+def test_the_example_is_well_formed(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "manager.example.yaml").read_text()
+    for name in ("site.pem", "site.key", "clients.pem", "ca.pem", "table.key", "table.pem", "password"):
+        (tmp_path / name).write_text("x\n")
+    said = read(tmp_path, text.replace("/etc/timebound", str(tmp_path)).replace("/var/log/timebound", str(tmp_path)))
+    assert said.policy.rules and said.store_tls and said.audit
