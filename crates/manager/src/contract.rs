@@ -162,7 +162,7 @@ pub enum Event {
     Request {
         id: String,
         revision: u32,
-        connection: Connection,
+        connection: Box<Connection>,
         side: Side,
         /// A topic name (publisher), or a filter without `$share/GROUP/` (subscriber).
         topic: String,

@@ -4,6 +4,7 @@ mod admission;
 mod assign;
 mod comparison;
 mod explain;
+mod manager;
 mod network;
 mod options;
 mod processes;
@@ -15,6 +16,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::admission::Admission;
+    #[pymodule_export]
+    use crate::manager::Manager;
     #[pymodule_export]
     use crate::network::Network;
     #[pymodule_export]

@@ -28,6 +28,8 @@ pub struct Requirements {
     pub deadline_ns: Option<u64>,
     /// `rt-period`, ns: least time between two messages (T).
     pub period_ns: Option<u64>,
+    /// `rt-jitter`, ns: how much later than its period a message may be released (release jitter of the publisher).
+    pub jitter_ns: Option<u64>,
     /// `rt-size`, bytes of payload of one message.
     pub size_bytes: Option<u64>,
     /// `rt-transmission-time`, ns: of one message with all overheads (C), where no size is given.
@@ -45,10 +47,31 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    /// Does it ask for anything?
+    /// Does it say nothing?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+    /// Does it ask for a channel? How to ask (`rt-strict`), what a message is anyway (`rt-qos`) and giving back are no such wish.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        let Self {
+            deadline_ns,
+            period_ns,
+            jitter_ns,
+            size_bytes,
+            transmission_ns,
+            priority,
+            bandwidth_bps,
+            qos: _,
+            strict: _,
+            withdraw: _,
+        } = self;
+        [deadline_ns, period_ns, jitter_ns, size_bytes, transmission_ns]
+            .iter()
+            .any(|figure| figure.is_some())
+            || priority.is_some()
+            || bandwidth_bps.is_some()
     }
     /// Where it says nothing, `base` counts.
     #[must_use]
@@ -56,6 +79,7 @@ impl Requirements {
         Self {
             deadline_ns: self.deadline_ns.or(base.deadline_ns),
             period_ns: self.period_ns.or(base.period_ns),
+            jitter_ns: self.jitter_ns.or(base.jitter_ns),
             size_bytes: self.size_bytes.or(base.size_bytes),
             transmission_ns: self.transmission_ns.or(base.transmission_ns),
             priority: self.priority.or(base.priority),
@@ -144,6 +168,12 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Is this key of the vocabulary, known or not? Others are none of its business.
+#[must_use]
+pub fn is_attribute(key: &str) -> bool {
+    Attribute::of(key).is_some()
+}
+
 /// What was read of a packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
@@ -185,6 +215,7 @@ enum Attribute {
     Topic,
     Deadline,
     Period,
+    Jitter,
     Size,
     Transmission,
     Priority,
@@ -206,6 +237,7 @@ impl Attribute {
             "rt-topic" => Self::Topic,
             "rt-deadline" => Self::Deadline,
             "rt-period" => Self::Period,
+            "rt-jitter" => Self::Jitter,
             "rt-size" => Self::Size,
             "rt-transmission-time" => Self::Transmission,
             "rt-priority" | "flow_priority" => Self::Priority,
@@ -228,6 +260,37 @@ struct Reader {
     /// Attributes follow whose topics cannot be read: they are for nobody.
     lost: bool,
     thrown_away: Requirements,
+    authors_rates: AuthorsRates,
+}
+
+/// `min_bw` and `max_bw` come in any order, and together are what `rt-bandwidth` says at once. The first one alone is both ends.
+#[derive(Debug, Default, Clone, Copy)]
+struct AuthorsRates {
+    minimum: Option<u64>,
+    maximum: Option<u64>,
+}
+
+impl AuthorsRates {
+    fn minimum(&mut self, range: &mut Option<(u64, u64)>, least: u64) -> Result<(), Why> {
+        match (self.minimum, self.maximum, *range) {
+            (None, Some(most), _) if most < least => return Err(Why::Backwards),
+            (None, Some(most), _) => *range = Some((least, most)),
+            (None, None, None) => *range = Some((least, least)),
+            _ => return Err(Why::Twice),
+        }
+        self.minimum = Some(least);
+        Ok(())
+    }
+    fn maximum(&mut self, range: &mut Option<(u64, u64)>, most: u64) -> Result<(), Why> {
+        match (self.maximum, self.minimum, *range) {
+            (None, Some(least), _) if most < least => return Err(Why::Backwards),
+            (None, Some(least), _) => *range = Some((least, most)),
+            (None, None, None) => *range = Some((most, most)),
+            _ => return Err(Why::Twice),
+        }
+        self.maximum = Some(most);
+        Ok(())
+    }
 }
 
 impl Reader {
@@ -262,6 +325,11 @@ impl Reader {
                 authors(value, 1_000_000_000, Rounding::Down)?,
             ),
             Attribute::Period => set(&mut own.period_ns, quantity(&TIME, value, Rounding::Down)?),
+            // None at all is a jitter, too.
+            Attribute::Jitter => set(
+                &mut own.jitter_ns,
+                TIME.read(value, Rounding::Up).map_err(Why::Quantity)?,
+            ),
             Attribute::Size => set(
                 &mut own.size_bytes,
                 SIZE.read(value, Rounding::Up).map_err(Why::Quantity)?,
@@ -274,15 +342,11 @@ impl Reader {
             Attribute::Withdraw => set(&mut own.withdraw, truth(value)?),
             Attribute::AuthorsMinimum => {
                 let least = authors(value, 1_000_000, Rounding::Up)?;
-                let most = own.bandwidth_bps.map_or(least, |(_, most)| most.max(least));
-                own.bandwidth_bps = Some((least, most));
-                Ok(())
+                self.authors_rates.minimum(&mut own.bandwidth_bps, least)
             }
             Attribute::AuthorsMaximum => {
                 let most = authors(value, 1_000_000, Rounding::Up)?;
-                let least = own.bandwidth_bps.map_or(most, |(least, _)| least.min(most));
-                own.bandwidth_bps = Some((least, most));
-                Ok(())
+                self.authors_rates.maximum(&mut own.bandwidth_bps, most)
             }
             Attribute::Version | Attribute::Topic | Attribute::Unknown => Ok(()),
         }
@@ -292,6 +356,7 @@ impl Reader {
         if self.found.request.topics.len() >= MOST_TOPICS {
             return Err(Why::TooMany);
         }
+        self.authors_rates = AuthorsRates::default();
         self.lost = !topic::is_filter(filter);
         if self.lost {
             self.thrown_away = Requirements::default();
@@ -386,6 +451,7 @@ fn write_one(own: &Requirements, pairs: &mut Vec<(String, String)>) {
     let yes = |truth: bool| if truth { "yes" } else { "no" }.to_owned();
     add("rt-deadline", own.deadline_ns.map(|ns| TIME.write(ns)));
     add("rt-period", own.period_ns.map(|ns| TIME.write(ns)));
+    add("rt-jitter", own.jitter_ns.map(|ns| TIME.write(ns)));
     add("rt-size", own.size_bytes.map(|bytes| SIZE.write(bytes)));
     add(
         "rt-transmission-time",

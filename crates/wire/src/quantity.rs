@@ -108,9 +108,11 @@ impl Kind {
     #[must_use]
     pub fn write(&self, value: u64) -> String {
         let fits = |(_, scale): &&(&str, u64)| value.is_multiple_of(*scale) && scale.is_power_of_ten();
+        // Of names for the same unit the first one, which is ASCII.
         let largest = self
             .units
             .iter()
+            .rev()
             .filter(|unit| value > 0 && fits(unit))
             .max_by_key(|(_, scale)| *scale);
         let (unit, scale) = largest.copied().unwrap_or(self.units[0]);
@@ -177,6 +179,13 @@ mod tests {
         assert_eq!(time("2 µs"), Ok(2_000));
         assert_eq!(SIZE.read("1.5 KiB", Rounding::Up), Ok(1_536));
         assert_eq!(RATE.read("0.3 kbit/s", Rounding::Up), Ok(300));
+    }
+
+    #[test]
+    fn quantities_are_written_in_ascii() {
+        assert_eq!(TIME.write(12_500_000), "12500 us");
+        assert_eq!(TIME.write(0), "0 ns");
+        assert_eq!(RATE.write(1_500_000), "1500 kbit/s");
     }
 
     #[test]

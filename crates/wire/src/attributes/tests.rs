@@ -20,6 +20,7 @@ fn every_attribute_is_read() {
         ("rt-version", "1"),
         ("rt-deadline", "20 ms"),
         ("rt-period", "15ms"),
+        ("rt-jitter", "0.4 us"),
         ("rt-size", "1 kB"),
         ("rt-transmission-time", "123.04 us"),
         ("rt-priority", "5"),
@@ -34,6 +35,7 @@ fn every_attribute_is_read() {
         Requirements {
             deadline_ns: Some(20_000_000),
             period_ns: Some(15_000_000),
+            jitter_ns: Some(400),
             size_bytes: Some(1_000),
             transmission_ns: Some(123_040),
             priority: Some(5),
@@ -57,6 +59,50 @@ fn the_authors_interface_is_read_in_its_own_units() {
     let all = &found.request.all;
     assert_eq!((all.deadline_ns, all.priority), (Some(20_000_000), Some(3)));
     assert_eq!(all.bandwidth_bps, Some((500_000, 2_000_000)));
+}
+
+#[test]
+fn jitter_is_rounded_up_and_may_be_none_at_all() {
+    let jitter = |value| of(&[("rt-jitter", value)]).request.all.jitter_ns;
+    assert_eq!(jitter("0 ns"), Some(0));
+    assert_eq!(jitter("1.1 ns"), Some(2));
+    assert_eq!(jitter("3"), None);
+    assert!(of(&[("rt-jitter", "0 ns")]).request.all.asks());
+    assert!(!of(&[("rt-strict", "yes"), ("rt-qos", "1")]).request.all.asks());
+}
+
+#[test]
+fn the_authors_rates_are_held_against_each_other_in_any_order() {
+    let rates = |pairs: &[(&str, &str)]| (of(pairs).request.all.bandwidth_bps, whys(pairs));
+    let mega = |least: u64, most: u64| Some((least * 1_000_000, most * 1_000_000));
+    assert_eq!(rates(&[("min_bw", "1")]), (mega(1, 1), vec![]));
+    assert_eq!(rates(&[("min_bw", "1"), ("max_bw", "2")]), (mega(1, 2), vec![]));
+    assert_eq!(rates(&[("max_bw", "2"), ("min_bw", "1")]), (mega(1, 2), vec![]));
+    assert_eq!(
+        rates(&[("max_bw", "1"), ("min_bw", "2")]),
+        (mega(1, 1), vec![Why::Backwards])
+    );
+    assert_eq!(
+        rates(&[("min_bw", "2"), ("max_bw", "1")]),
+        (mega(2, 2), vec![Why::Backwards])
+    );
+    assert_eq!(
+        rates(&[("min_bw", "1"), ("min_bw", "2"), ("max_bw", "3"), ("max_bw", "4")]),
+        (mega(1, 3), vec![Why::Twice, Why::Twice])
+    );
+    assert_eq!(
+        rates(&[("rt-bandwidth", "5 Mbit/s"), ("min_bw", "1")]),
+        (mega(5, 5), vec![Why::Twice])
+    );
+    // Of other topics they are others.
+    let found = of(&[
+        ("rt-topic", "a"),
+        ("max_bw", "1"),
+        ("rt-topic", "b"),
+        ("min_bw", "2"),
+    ]);
+    assert_eq!(found.problems, []);
+    assert_eq!(found.request.of("b").bandwidth_bps, mega(2, 2));
 }
 
 #[test]
@@ -176,7 +222,13 @@ fn why_in_the_order_of_the_packet() {
 fn requirements() -> impl Strategy<Value = Requirements> {
     let some = || proptest::option::of(1..u64::MAX);
     (
-        (some(), some(), proptest::option::of(any::<u64>()), some()),
+        (
+            some(),
+            some(),
+            proptest::option::of(any::<u64>()),
+            proptest::option::of(any::<u64>()),
+            some(),
+        ),
         proptest::option::of(0u8..8),
         proptest::option::of((1u64..1 << 60, 0u64..1 << 60)),
         proptest::option::of(0u8..3),
@@ -186,16 +238,19 @@ fn requirements() -> impl Strategy<Value = Requirements> {
         ),
     )
         .prop_map(
-            |((deadline, period, size, time), priority, rate, qos, (strict, withdraw))| Requirements {
-                deadline_ns: deadline,
-                period_ns: period,
-                size_bytes: size,
-                transmission_ns: time,
-                priority,
-                bandwidth_bps: rate.map(|(least, more)| (least, least + more)),
-                qos,
-                strict,
-                withdraw,
+            |((deadline, period, jitter, size, time), priority, rate, qos, (strict, withdraw))| {
+                Requirements {
+                    deadline_ns: deadline,
+                    period_ns: period,
+                    jitter_ns: jitter,
+                    size_bytes: size,
+                    transmission_ns: time,
+                    priority,
+                    bandwidth_bps: rate.map(|(least, more)| (least, least + more)),
+                    qos,
+                    strict,
+                    withdraw,
+                }
             },
         )
 }

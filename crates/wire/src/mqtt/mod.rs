@@ -6,9 +6,11 @@
 mod packet;
 mod property;
 mod reader;
+mod write;
 
-pub use packet::{Ack, Connect, Filters, Publish, Subscribe, with_user_properties};
+pub use packet::{Ack, Connect, Filters, Publish, PublishHeader, Subscribe};
 pub use property::{Properties, Property, Value};
+pub use write::{answer, with_user_name, with_user_properties};
 
 use reader::Reader;
 use thiserror::Error;

@@ -1,7 +1,7 @@
 //! Views of the packets that an intermediary acts on.
 
-use super::property::{Of, USER};
-use super::{Head, Kind, Malformed, Properties, Reader, Version, write_integer};
+use super::property::Of;
+use super::{Head, Kind, Malformed, Properties, Reader, Version};
 use crate::topic;
 
 /// A CONNECT (3.1).
@@ -17,6 +17,8 @@ pub struct Connect<'a> {
     /// Topic of the will.
     pub will: Option<&'a str>,
     pub user: Option<&'a str>,
+    /// Bytes before the user name.
+    pub(super) after_will: usize,
 }
 
 impl<'a> Connect<'a> {
@@ -52,6 +54,7 @@ impl<'a> Connect<'a> {
             will = Some(reader.text()?);
             reader.binary()?;
         }
+        let after_will = rest.len() - reader.rest.len();
         let user = if has(7) { Some(reader.text()?) } else { None };
         if has(6) {
             reader.binary()?;
@@ -67,6 +70,7 @@ impl<'a> Connect<'a> {
             client_id,
             will,
             user,
+            after_will,
         })
     }
 }
@@ -85,8 +89,56 @@ pub struct Publish<'a> {
     pub payload: &'a [u8],
 }
 
+/// Where a PUBLISH's payload begins (3.3.2): what must be there before anything can be said about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublishHeader {
+    /// Bytes from behind the fixed header to the payload.
+    pub length: usize,
+    /// Bytes of properties among them.
+    pub properties: usize,
+}
+
+impl PublishHeader {
+    /// Measures it by what has arrived behind the fixed header; `None` if that is not enough yet.
+    ///
+    /// # Errors
+    /// It is longer than its packet.
+    pub fn measure(head: &Head, arrived: &[u8], version: Version) -> Result<Option<Self>, Malformed> {
+        let measured = Self::measure_freely(head, arrived, version)?;
+        // What is said about the rest counts, whether or not that is there.
+        let at_least = measured.map_or(arrived.len().min(2), |found| found.length);
+        if at_least > head.rest || (measured.is_none() && arrived.len() >= head.rest) {
+            return Err(Malformed::Short);
+        }
+        Ok(measured)
+    }
+
+    fn measure_freely(head: &Head, arrived: &[u8], version: Version) -> Result<Option<Self>, Malformed> {
+        let &[high, low, ..] = arrived else {
+            return Ok(None);
+        };
+        let identifier = if head.flags >> 1 & 3 > 0 { 2 } else { 0 };
+        let mut length = 2 + usize::from(u16::from_be_bytes([high, low])) + identifier;
+        let mut properties = 0;
+        if version == Version::V5 {
+            let Some(bytes) = arrived.get(length..) else {
+                return Ok(None);
+            };
+            let mut reader = Reader::new(bytes);
+            properties = match reader.integer() {
+                Ok(properties) => properties as usize,
+                Err(Malformed::Short) => return Ok(None),
+                Err(malformed) => return Err(malformed),
+            };
+            length += bytes.len() - reader.rest.len() + properties;
+        }
+        Ok(Some(Self { length, properties }))
+    }
+}
+
 impl<'a> Publish<'a> {
-    /// Reads what is behind the fixed header.
+    /// Reads what is behind the fixed header. Of a packet whose payload is not there yet, `rest` may end with its header
+    /// ([`PublishHeader::length`]); `payload` is empty then.
     ///
     /// # Errors
     /// It is no PUBLISH.
@@ -255,52 +307,4 @@ impl<'a> Ack<'a> {
         }
         Ok(())
     }
-}
-
-/// The same acknowledgement of 5.0 with a reason and more user properties behind those that it has. `None` if that is no longer a packet: text
-/// above 65,535 bytes, or 2^28 bytes in all.
-///
-/// # Errors
-/// The packet is none of those of [`Ack`].
-pub fn with_user_properties(
-    head: &Head,
-    rest: &[u8],
-    reason: u8,
-    pairs: &[(String, String)],
-) -> Result<Option<Vec<u8>>, Malformed> {
-    let ack = Ack::read(head, rest)?;
-    let mut properties = ack.properties.bytes().to_vec();
-    for (key, value) in pairs {
-        properties.push(USER);
-        for text in [key, value] {
-            let Ok(length) = u16::try_from(text.len()) else {
-                return Ok(None);
-            };
-            properties.extend(length.to_be_bytes());
-            properties.extend(text.as_bytes());
-        }
-    }
-    let mut body = Vec::with_capacity(properties.len() + ack.codes.len() + 8);
-    match head.kind {
-        Kind::Connack => body.extend([ack.packet as u8, reason]),
-        Kind::Disconnect | Kind::Auth => body.push(reason),
-        Kind::Suback | Kind::Unsuback => body.extend(ack.packet.to_be_bytes()),
-        _ => {
-            body.extend(ack.packet.to_be_bytes());
-            body.push(reason);
-        }
-    }
-    if properties.len() >= 1 << 28 {
-        return Ok(None);
-    }
-    write_integer(properties.len(), &mut body);
-    body.extend(properties);
-    body.extend(ack.codes);
-    if body.len() >= 1 << 28 {
-        return Ok(None);
-    }
-    let mut packet = vec![(head.kind as u8) << 4 | head.flags];
-    write_integer(body.len(), &mut packet);
-    packet.extend(body);
-    Ok(Some(packet))
 }

@@ -223,7 +223,142 @@ fn acknowledgements_take_user_properties() {
     assert_eq!(with_user_properties(&head, &[0, 1], 0, &long), Ok(None));
 }
 
+#[test]
+fn a_publish_is_measured_before_its_payload_is_there() {
+    let rest = [
+        text("a/b"),
+        vec![0, 7],
+        sized(&user(&[("rt-period", "1 s")])),
+        b"payload".to_vec(),
+    ]
+    .concat();
+    let bytes = packet(0x32, &rest);
+    let head = Head::read(&bytes).unwrap().unwrap();
+    let measured = |end: usize, version| PublishHeader::measure(&head, &rest[..end], version);
+    let length = rest.len() - 7;
+    let expected = PublishHeader {
+        length,
+        properties: length - 8,
+    };
+    for end in 0..=rest.len() {
+        // The length of the properties is the eighth byte.
+        assert_eq!(
+            measured(end, Version::V5),
+            Ok((end >= 8).then_some(expected)),
+            "{end}"
+        );
+        let v3 = PublishHeader {
+            length: 7,
+            properties: 0,
+        };
+        assert_eq!(measured(end, Version::V3), Ok((end >= 2).then_some(v3)), "{end}");
+    }
+    let found = Publish::read(&head, &rest[..length], Version::V5).unwrap();
+    assert_eq!((found.topic, found.packet, found.payload), ("a/b", 7, &b""[..]));
+}
+
+#[test]
+fn publishes_whose_headers_are_longer_than_they() {
+    let measure = |rest: usize, arrived: &[u8]| {
+        let head = Head {
+            kind: Kind::Publish,
+            flags: 0,
+            length: 2,
+            rest,
+        };
+        PublishHeader::measure(&head, arrived, Version::V5)
+    };
+    assert_eq!(measure(1, &[0]), Err(Malformed::Short));
+    assert_eq!(measure(4, &[0, 9, 1]), Ok(None));
+    assert_eq!(measure(3, &[0, 9, 1]), Err(Malformed::Short));
+    assert_eq!(measure(9, &[0, 1, b'a', 6]), Err(Malformed::Short));
+    assert_eq!(measure(10, &[0, 1, b'a', 6]).unwrap().unwrap().length, 10);
+    assert_eq!(
+        measure(99, &[0, 0, 0xff, 0xff, 0xff, 0xff]),
+        Err(Malformed::Integer)
+    );
+}
+
+#[test]
+fn answers_of_an_intermediary() {
+    let pairs = [("rt-granted".to_owned(), "no".to_owned())];
+    for (kind, codes) in [
+        (Kind::Connack, &[][..]),
+        (Kind::Puback, &[]),
+        (Kind::Pubrec, &[]),
+        (Kind::Suback, &[0x97, 0x97]),
+        (Kind::Disconnect, &[]),
+    ] {
+        for pairs in [&pairs[..], &[]] {
+            let bytes = answer(kind, 9, 0x97, codes, pairs).unwrap();
+            let (head, rest) = next(&bytes).unwrap().unwrap();
+            let found = Ack::read(&head, rest).unwrap();
+            assert_eq!((head.kind, head.whole(), found.codes), (kind, bytes.len(), codes));
+            assert_eq!(found.properties.user().count(), pairs.len());
+            if kind != Kind::Suback {
+                assert_eq!(found.reason, 0x97);
+            }
+            if matches!(kind, Kind::Puback | Kind::Pubrec | Kind::Suback) {
+                assert_eq!(found.packet, 9);
+            }
+        }
+    }
+    assert_eq!(answer(Kind::Publish, 1, 0, &[], &[]), None);
+}
+
+#[test]
+fn a_connect_gets_another_user_name() {
+    for (level, flags, user, password) in [
+        (4, 0x02, None, None),
+        (4, 0xc2, Some("u"), Some("p")),
+        (5, 0x82, Some(""), None),
+        (5, 0x46, None, Some("p")),
+    ] {
+        let mut rest = [text("MQTT"), vec![level, flags, 0, 60]].concat();
+        let properties = if level == 5 { vec![0] } else { vec![] };
+        rest.extend(&properties);
+        rest.extend(text("client"));
+        if flags & 4 != 0 {
+            rest.extend(&properties);
+            rest.extend([text("will"), text("gone")].concat());
+        }
+        rest.extend([user, password].into_iter().flatten().flat_map(text));
+        let bytes = with_user_name(&rest, "press-1").unwrap().unwrap();
+        let (head, changed) = next(&bytes).unwrap().unwrap();
+        assert_eq!((head.kind, head.whole()), (Kind::Connect, bytes.len()));
+        let (before, after) = (Connect::read(&rest).unwrap(), Connect::read(changed).unwrap());
+        assert_eq!(after.user, Some("press-1"));
+        assert_eq!((after.client_id, after.will), (before.client_id, before.will));
+        assert!(changed.ends_with(&password.map(text).unwrap_or_default()));
+        assert_eq!(
+            changed.len(),
+            rest.len() + 9 - user.map_or(0, |user| user.len() + 2)
+        );
+    }
+    assert_eq!(
+        with_user_name(
+            &[text("MQTT"), vec![4, 2, 0, 0], text("c")].concat(),
+            &"x".repeat(65_536)
+        ),
+        Ok(None)
+    );
+}
+
 proptest! {
+    #[test]
+    fn a_measured_publish_is_the_one_that_is_read(bytes in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0x26), any::<u8>()], 0..60), flags in 0u8..6) {
+        for version in [Version::V3, Version::V5] {
+            let head = Head { kind: Kind::Publish, flags, length: 2, rest: bytes.len() };
+            let measured = PublishHeader::measure(&head, &bytes, version);
+            if let Ok(found) = Publish::read(&head, &bytes, version) {
+                let length = measured.unwrap().unwrap().length;
+                prop_assert_eq!(length, bytes.len() - found.payload.len());
+                let alone = Publish::read(&head, &bytes[..length], version).unwrap();
+                prop_assert_eq!((alone.topic, alone.packet, alone.properties.bytes()), (found.topic, found.packet, found.properties.bytes()));
+            }
+        }
+    }
+
     #[test]
     fn no_bytes_are_too_much(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 1u8..16, body in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(4), Just(5), Just(0x26), any::<u8>()], 0..60)) {
         for stream in [bytes, packet(kind << 4 | if matches!(kind, 6 | 8 | 10) { 2 } else { 0 }, &body)] {

@@ -1,0 +1,313 @@
+//! A thread that serves its share of the connections.
+
+use crate::contract::{Kind, Limits};
+use crate::counters::Counters;
+use crate::queue::Queue;
+use crate::relay::{Relay, Stop};
+use crate::report::{Ends, Reporter};
+use crate::start::Place;
+use crate::stream::Stream;
+use crate::tls::Broker;
+use crate::websocket::Socket;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use timebound_model::Time;
+use timebound_protocol::intermediary::{self as protocol, Session, Verdict};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::LocalSet;
+
+/// What all threads know.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    /// Of this start of the manager: part of every id, so that none is used again.
+    pub(crate) start: u64,
+    pub(crate) queue: Queue,
+    pub(crate) control: AtomicBool,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) places: Vec<Place>,
+    pub(crate) broker: Broker,
+    pub(crate) limits: Limits,
+    pub(crate) hold_ms: u64,
+}
+
+/// What a thread is told.
+pub(crate) enum Order {
+    Serve {
+        socket: std::net::TcpStream,
+        client: SocketAddr,
+        place: usize,
+        number: u64,
+    },
+    Verdict {
+        number: u64,
+        request: u32,
+        revision: u32,
+        verdict: Verdict,
+    },
+    /// Control came or went, or everything is to end: every connection looks.
+    Look,
+}
+
+/// Where a connection is told something.
+pub(crate) struct Handle {
+    number: u64,
+    verdicts: RefCell<Vec<(u32, u32, Verdict)>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Handle {
+    pub(crate) fn waits(&self, waker: &Waker) {
+        let mut place = self.waker.borrow_mut();
+        if place.as_ref().is_none_or(|before| !before.will_wake(waker)) {
+            *place = Some(waker.clone());
+        }
+    }
+    pub(crate) fn verdicts(&self) -> Vec<(u32, u32, Verdict)> {
+        std::mem::take(&mut self.verdicts.borrow_mut())
+    }
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// What all connections of a thread know.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) limits: protocol::Limits,
+    began: Instant,
+    handles: RefCell<HashMap<u64, Rc<Handle>>>,
+}
+
+impl std::ops::Deref for Worker {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>, counters: Arc<Counters>) -> Self {
+        let limits = protocol::Limits {
+            hold: timebound_model::Span(shared.hold_ms * 1_000_000),
+            header_bytes: shared.limits.header_bytes,
+            packet_bytes: shared.limits.packet_bytes,
+            requests: shared.limits.requests,
+            requests_per_second: shared.limits.requests_per_second,
+            alias_bytes: shared.limits.alias_bytes,
+        };
+        Self {
+            shared,
+            counters,
+            limits,
+            began: Instant::now(),
+            handles: RefCell::new(HashMap::new()),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+    pub(crate) fn surroundings(&self) -> protocol::Context<'_> {
+        protocol::Context {
+            now: self.now(),
+            control: self.control.load(Ordering::Relaxed),
+            limits: &self.limits,
+        }
+    }
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+    pub(crate) fn id_of(&self, number: u64) -> String {
+        format!("{}-{:x}-{number}", self.name, self.start)
+    }
+    pub(crate) fn forget(&self, handle: &Handle) {
+        self.handles.borrow_mut().remove(&handle.number);
+    }
+
+    fn enter(&self, number: u64) -> Rc<Handle> {
+        let handle = Rc::new(Handle {
+            number,
+            verdicts: RefCell::default(),
+            waker: RefCell::default(),
+        });
+        self.handles.borrow_mut().insert(number, Rc::clone(&handle));
+        handle
+    }
+}
+
+/// Serves connections until nobody gives orders any more, then those that are left to their end.
+pub(crate) fn run(
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    mut orders: UnboundedReceiver<Order>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let worker = Rc::new(Worker::new(shared, counters));
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        while let Some(order) = orders.recv().await {
+            obey(&worker, order);
+        }
+        // Every connection has been told; none needs longer than this.
+        let ending = async {
+            while !worker.handles.borrow().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        drop(tokio::time::timeout(Duration::from_secs(2), ending).await);
+    });
+    Ok(())
+}
+
+fn obey(worker: &Rc<Worker>, order: Order) {
+    match order {
+        Order::Serve {
+            socket,
+            client,
+            place,
+            number,
+        } => {
+            let worker = Rc::clone(worker);
+            tokio::task::spawn_local(serve(worker, socket, client, place, number));
+        }
+        Order::Verdict {
+            number,
+            request,
+            revision,
+            verdict,
+        } => {
+            if let Some(handle) = worker.handles.borrow().get(&number) {
+                handle.verdicts.borrow_mut().push((request, revision, verdict));
+                handle.wake();
+            }
+        }
+        Order::Look => worker.handles.borrow().values().for_each(|handle| handle.wake()),
+    }
+}
+
+async fn serve(
+    worker: Rc<Worker>,
+    socket: std::net::TcpStream,
+    client: SocketAddr,
+    place: usize,
+    number: u64,
+) {
+    // It may have ended already: then there is nothing to serve.
+    if let Ok(relay) = Box::pin(greet(&worker, socket, client, place, number)).await {
+        Box::pin(relay_until_end(relay, &worker)).await;
+    }
+    worker.counters.connections.subtract(1);
+}
+
+/// Handshakes before MQTT, within the time for them.
+async fn greet(
+    worker: &Rc<Worker>,
+    socket: std::net::TcpStream,
+    client: SocketAddr,
+    place: usize,
+    number: u64,
+) -> io::Result<Relay> {
+    let limit = worker.now().after(timebound_model::Span(
+        worker.shared.limits.handshake_ms * 1_000_000,
+    ));
+    let socket = TcpStream::from_std(socket)?;
+    socket.set_nodelay(true)?;
+    let manager = socket.local_addr()?;
+    let time = Duration::from_millis(worker.shared.limits.handshake_ms);
+    let shaken = tokio::time::timeout(time, shake(worker, socket, place)).await;
+    let (stream, certificate) = match shaken {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) => {
+            worker.counters.handshake_failures.add(1);
+            return Err(error);
+        }
+        Err(elapsed) => {
+            worker.counters.handshake_timeouts.add(1);
+            return Err(elapsed.into());
+        }
+    };
+    let replaces = worker.places[place].certificate_as_user;
+    let session = Session::new(certificate.as_deref().filter(|_| replaces));
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ends = Ends {
+        client,
+        manager,
+        certificate,
+        opened_ns: u64::try_from(since_1970.as_nanos()).unwrap_or(0),
+    };
+    let reporter = Reporter::new(Rc::clone(worker), number, ends);
+    let handle = worker.enter(number);
+    Ok(Relay::new(
+        session,
+        stream,
+        reporter,
+        Rc::clone(worker),
+        handle,
+        limit,
+    ))
+}
+
+/// TLS and WebSocket, as the listener has them; the common name of the client's certificate.
+async fn shake(worker: &Worker, socket: TcpStream, place: usize) -> io::Result<(Stream, Option<String>)> {
+    let place = &worker.places[place];
+    let Some(acceptor) = &place.acceptor else {
+        return Ok(match place.kind {
+            Kind::Ws | Kind::Wss => {
+                let socket = Socket::accept(socket, &worker.shared.limits).await?;
+                (Stream::WebSocket(Box::new(socket)), None)
+            }
+            Kind::Tcp | Kind::Tls => (Stream::Tcp(socket), None),
+        });
+    };
+    let secured = acceptor.accept(socket).await?;
+    let certificate = secured.get_ref().1.peer_certificates();
+    let name = certificate.and_then(|chain| crate::tls::common_name(chain.first()?));
+    if place.certificate_as_user && name.is_none() {
+        let reason = "the client's certificate has no common name";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    let stream = match place.kind {
+        Kind::Wss | Kind::Ws => {
+            let socket = Socket::accept(secured, &worker.shared.limits).await?;
+            Stream::SecureWebSocket(Box::new(socket))
+        }
+        Kind::Tls | Kind::Tcp => Stream::TlsFromClient(Box::new(secured)),
+    };
+    Ok((stream, name))
+}
+
+async fn relay_until_end(mut relay: Relay, worker: &Worker) {
+    let mut stop = relay.run().await;
+    if stop == Stop::Dial {
+        match Box::pin(dial(worker)).await {
+            Ok((broker, local, remote)) => {
+                relay.reporter.dialed(local, remote);
+                relay.dialed(broker);
+            }
+            Err(_) => relay.unreachable(),
+        }
+        stop = relay.run().await;
+    }
+    if stop == Stop::Late {
+        worker.counters.handshake_timeouts.add(1);
+    }
+    relay.finish(stop).await;
+}
+
+async fn dial(worker: &Worker) -> io::Result<(Stream, SocketAddr, SocketAddr)> {
+    let time = Duration::from_millis(worker.shared.limits.connect_ms);
+    tokio::time::timeout(time, worker.broker.connect()).await?
+}

@@ -1,0 +1,166 @@
+//! What the broker says, on its way to the client: acknowledgements take answers along, everything else goes on as it came.
+
+use crate::intermediary::answers::About;
+use crate::intermediary::context::Context;
+use crate::intermediary::flows::Side;
+use crate::intermediary::phase::{Input, Phase};
+use crate::intermediary::session::{Event, Session, Step};
+use crate::intermediary::stream::{Begin, Place, begin};
+use timebound_wire::mqtt::{self, Ack, Head, Kind, Value, Version};
+
+/// Assigned Client Identifier (3.2.2.3.7).
+const ASSIGNED: u8 = 0x12;
+
+impl Session {
+    /// What to do with bytes from the broker.
+    pub fn broker(&mut self, bytes: &[u8], context: &Context<'_>) -> Step {
+        let mut taken = 0;
+        loop {
+            let rest = &bytes[taken..];
+            match self.down {
+                Place::Passing(left) if !rest.is_empty() => {
+                    let now = left.min(rest.len());
+                    taken += now;
+                    self.down = Place::after(left - now);
+                    continue;
+                }
+                Place::Passing(_) | Place::Dropping(_) => break,
+                Place::Boundary => {}
+            }
+            if taken > 0 && !self.insert.is_empty() {
+                break;
+            }
+            if !self.insert.is_empty() {
+                let with = std::mem::take(&mut self.insert);
+                return Step::Replace { take: 0, with };
+            }
+            match self.phase {
+                Phase::Closing if taken == 0 => return Step::End,
+                Phase::Closing => break,
+                Phase::Tunnel if rest.is_empty() => break,
+                Phase::Tunnel => return Step::Forward(bytes.len()),
+                _ => {}
+            }
+            match begin(rest, self.version()) {
+                Ok(Begin::Short) => break,
+                Ok(Begin::Opaque(whole)) => self.pass_down(whole),
+                Ok(Begin::Packet(head)) if !self.is_of_interest(&head, rest) => self.pass_down(head.whole()),
+                // One thing at a time: what was judged before goes first.
+                Ok(Begin::Packet(_)) if taken > 0 => break,
+                Ok(Begin::Packet(head)) => match self.acknowledgement(&head, rest, context) {
+                    Some(step) => return step,
+                    None => self.pass_down(head.whole()),
+                },
+                Err(_) => {
+                    self.events.push_back(Event::BrokenBroker);
+                    self.broker_gone();
+                }
+            }
+        }
+        if taken > 0 {
+            Step::Forward(taken)
+        } else {
+            Step::More
+        }
+    }
+
+    fn pass_down(&mut self, whole: usize) {
+        self.packets.1 += 1;
+        self.down = Place::Passing(whole);
+    }
+
+    fn is_of_interest(&self, head: &Head, bytes: &[u8]) -> bool {
+        match head.kind {
+            Kind::Connack => self.phase == Phase::Greeting,
+            Kind::Disconnect => true,
+            Kind::Puback | Kind::Pubrec | Kind::Suback if !self.pending.is_empty() => {
+                match bytes.get(head.length..head.length + 2) {
+                    // Which one it answers is not there yet.
+                    None => head.rest >= 2,
+                    Some(identifier) => {
+                        let identifier = u16::from_be_bytes([identifier[0], identifier[1]]);
+                        identifier != 0 && self.pending.contains_key(&identifier)
+                    }
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// `None`: it goes on as it is.
+    fn acknowledgement(&mut self, head: &Head, bytes: &[u8], context: &Context<'_>) -> Option<Step> {
+        if head.kind == Kind::Disconnect {
+            self.happens(Input::Ended);
+            return None;
+        }
+        if head.kind == Kind::Connack && self.version() == Version::V3 {
+            // Flags, then the return code (MQTT 3.1.1, section 3.2.2).
+            let Some(code) = bytes.get(head.length + 1) else {
+                return (head.rest >= 2).then_some(Step::More);
+            };
+            let accepted = *code == 0;
+            self.happens(if accepted { Input::Accepted } else { Input::Ended });
+            return None;
+        }
+        if head.whole() > context.limits.header_bytes {
+            return None;
+        }
+        let Some(rest) = bytes.get(head.length..head.whole()) else {
+            return Some(Step::More);
+        };
+        let Ok(ack) = Ack::read(head, rest) else {
+            return None;
+        };
+        if head.kind == Kind::Connack {
+            self.greeted(&ack);
+        }
+        let identifier = if head.kind == Kind::Connack { 0 } else { ack.packet };
+        let pending = self.pending.remove(&identifier)?;
+        if head.kind == Kind::Suback {
+            self.forget_refused(&pending.about, ack.codes);
+        }
+        let most = self
+            .client
+            .as_ref()
+            .map_or(usize::MAX, |client| client.most_bytes);
+        let pairs = self.say(&pending, context.control);
+        if !self.may_say(head.kind) {
+            return None;
+        }
+        let changed = mqtt::with_user_properties(head, rest, ack.reason, &pairs)
+            .ok()
+            .flatten()?;
+        if changed.len() > most {
+            return None;
+        }
+        self.packets.1 += 1;
+        Some(Step::Replace {
+            take: head.whole(),
+            with: changed,
+        })
+    }
+
+    fn greeted(&mut self, ack: &Ack<'_>) {
+        let accepted = ack.reason < 0x80;
+        self.happens(if accepted { Input::Accepted } else { Input::Ended });
+        for property in ack.properties.iter() {
+            if let (ASSIGNED, Value::Text(id), Some(client)) =
+                (property.id, property.value, self.client.as_mut())
+            {
+                client.id = id.to_owned();
+            }
+        }
+    }
+
+    /// Subscriptions that the broker did not accept have nothing to ask for (3.9.3).
+    fn forget_refused(&mut self, about: &[About], codes: &[u8]) {
+        let Self { flows, events, .. } = self;
+        for one in about {
+            let is_refused = codes.get(one.place).is_none_or(|code| *code >= 0x80);
+            if let (true, Some(flows)) = (is_refused, flows.as_mut()) {
+                flows.withdraw(Side::Subscribe, &one.topic, events);
+            }
+        }
+        self.classify();
+    }
+}

@@ -1,0 +1,6 @@
+//! Sessions between a client and a broker that are byte strings.
+
+mod bounded;
+mod streams;
+mod support;
+mod verdicts;
