@@ -12,6 +12,7 @@ from timebound import __version__
 from timebound.cli import (
     admit,
     compare,
+    controller,
     doctor,
     emulate,
     node,
@@ -67,6 +68,7 @@ for verb in (
     report,
     packets,
     compare,
+    controller,
     profile_broker,
     validate,
     show,

@@ -1,0 +1,119 @@
+"""The service as the command starts it: store, switches, decisions, HTTP; and its end on SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+import uvicorn
+
+from timebound.control.controller.audit import Audit
+from timebound.control.controller.configuration import Configuration
+from timebound.control.controller.rest import application
+from timebound.control.controller.service import Service
+from timebound.control.controller.tokens import read_tokens
+from timebound.control.enforcer import Enforcer
+from timebound.control.openflow.enforcer import OpenFlowEnforcer
+from timebound.control.srt.store import Role, Store, Writer, open_store
+
+
+@dataclass(slots=True)
+class Running:
+    """A controller with its open doors."""
+
+    service: Service
+    server: uvicorn.Server
+    socket: socket.socket
+    url: str
+
+
+def configure_logs(kind: str) -> None:
+    """Logs of this service and of what it uses to standard error, as text or as JSON lines. No secrets are logged: none is ever in an event."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    last: Any = (
+        structlog.processors.JSONRenderer()
+        if kind == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=last, foreign_pre_chain=shared))
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
+
+
+@contextmanager
+def running(
+    configuration: Configuration, *, store: Store | None = None, enforcer: Enforcer | None = None
+) -> Iterator[Running]:
+    """Everything started, except that nobody serves HTTP yet: `Running.server` does, with its `run` or `serve`.
+
+    Raises:
+        StoreError, TokenError, OSError, ValueError: a part that cannot be started.
+    """
+    http = configuration.http
+    with ExitStack() as ends:
+        tokens = None if http.tokens is None else read_tokens(http.tokens)
+        door = socket.create_server((http.listen, http.port), family=_family(http.listen))
+        ends.callback(door.close)
+        scheme = "http" if http.certificate is None else "https"
+        host = f"[{http.listen}]" if ":" in http.listen else http.listen
+        url = f"{scheme}://{host}:{door.getsockname()[1]}"
+        audit = Audit(configuration.audit)
+        if enforcer is None:
+            enforcer = OpenFlowEnforcer(configuration.switches)
+        ends.callback(enforcer.close)
+        if store is None:
+            writer = Writer(Role.CONTROLLER, configuration.name)
+            store = open_store(configuration.store_url, writer, adopt=True, tls=configuration.store_tls)
+        ends.callback(store.close)
+        service = Service(
+            configuration.name,
+            store,
+            enforcer,
+            configuration.site,
+            audit=audit,
+            url=url,
+            backups=configuration.backups,
+            grace_ns=configuration.grace_ns,
+        )
+        service.start()
+        ends.callback(service.close)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application(service, tokens),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=2,
+                ssl_keyfile=None if http.key is None else str(http.key),
+                ssl_certfile=None if http.certificate is None else str(http.certificate),
+            )
+        )
+        yield Running(service, server, door, url)
+
+
+def serve(configuration: Configuration) -> None:
+    """Runs until SIGTERM or SIGINT. Reservations stay in the switches, and in the table, for the controller that comes next."""
+    with running(configuration) as found:
+        structlog.get_logger("timebound.controller").info("listening", url=found.url)
+        found.server.run(sockets=[found.socket])
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET

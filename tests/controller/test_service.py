@@ -1,0 +1,131 @@
+"""The controller's service between a real store and a network in memory: grants, refusals, withdrawals, failures, restarts."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from controller_site import site, start, until
+from planner_worlds import MS, cut, line, ring
+
+from timebound.control.srt.rows import ChannelState, Outcome
+
+
+def test_a_request_is_granted_reserved_and_given_back(tmp_path: Path) -> None:
+    with site(tmp_path, line(), audit=tmp_path / "audit.jsonl") as plant:
+        table = plant.table
+        publisher = table.publish(table.connect("h1"), "a")
+        subscriber = table.subscribe(table.connect("h2"), "a")
+        plant.ask(publisher, subscriber)
+        told = plant.verdict(publisher, Outcome.GRANTED)
+        assert told.bound_ns is not None and told.bound_ns <= 20 * MS
+        assert plant.verdict(subscriber, Outcome.GRANTED).bound_ns == told.bound_ns
+        rows = plant.manager.snapshot().channels
+        assert rows.keys() == plant.network.channels.keys() and len(rows) == 4
+        assert {row.state for row in rows.values()} == {ChannelState.PROVEN}
+        plant.drop(publisher, subscriber)
+        until(lambda: not plant.network.channels and not plant.manager.snapshot().verdicts)
+        until(lambda: not plant.manager.snapshot().channels)
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()]
+    granted = next(line for line in lines if line["what"] == "verdict" and line["id"] == publisher)
+    assert granted["outcome"] == "granted" and granted["client_id"] == "client-1" and granted["topic"] == "a"
+    assert {"withdrawn", "removed", "proven"} <= {line["outcome"] for line in lines}
+
+
+def test_a_hundred_requests_at_once_are_all_answered(tmp_path: Path) -> None:
+    with site(tmp_path, line()) as plant:
+        table = plant.table
+        requests = [
+            table.publish(
+                table.connect("h1" if number % 2 else "h2"), f"t/{number}", period_ns=2000 * MS, deadline_ns=2000 * MS
+            )
+            for number in range(40)
+        ]
+        plant.ask(*requests)
+        until(lambda: len(plant.manager.snapshot().verdicts) == len(requests))
+        outcomes = {row.outcome for row in plant.manager.snapshot().verdicts.values()}
+        assert outcomes == {Outcome.GRANTED}
+
+
+def test_what_does_not_fit_is_refused_with_words_and_an_offer(tmp_path: Path) -> None:
+    with site(tmp_path, line()) as plant:
+        request = plant.table.publish(plant.table.connect("h1"), "a", deadline_ns=MS)
+        plant.ask(request)
+        told = plant.verdict(request)
+        assert told.outcome is Outcome.REFUSED and told.reason and told.offer.deadline_ns is not None
+        row = plant.table.rows.requests[request]
+        asked = replace(row.requirements, deadline_ns=told.offer.deadline_ns)
+        plant.table.rows.requests[request] = replace(row, requirements=asked, revision=2)
+        plant.ask(request)
+        assert plant.verdict(request, Outcome.GRANTED).revision == 2
+
+
+def test_a_channel_that_is_never_proven_is_unavailable_not_granted(tmp_path: Path) -> None:
+    with site(tmp_path, line()) as plant:
+        plant.network.refusing = {"c1:up"}
+        request = plant.table.publish(plant.table.connect("h1"), "a")
+        plant.ask(request)
+        assert "no probe came through" in plant.verdict(request, Outcome.UNAVAILABLE).reason
+        plant.network.refusing = set()
+        plant.verdict(request, Outcome.GRANTED)
+
+
+def test_a_network_that_says_nothing_gives_no_verdict(tmp_path: Path) -> None:
+    with site(tmp_path, line()) as plant:
+        plant.network.silent = {"c1:up"}
+        request = plant.table.publish(plant.table.connect("h1"), "a")
+        other = plant.table.publish(plant.table.connect("h2"), "b")
+        plant.ask(request, other)
+        plant.verdict(other, Outcome.GRANTED)
+        assert request not in plant.manager.snapshot().verdicts
+
+
+def test_a_link_that_fails_and_comes_back(tmp_path: Path) -> None:
+    with site(tmp_path, ring()) as plant:
+        request = plant.table.publish(plant.table.connect("h1"), "a")
+        plant.ask(request)
+        plant.verdict(request, Outcome.GRANTED)
+        whole = plant.network.known
+        way = plant.manager.snapshot().channels["c1:up"].links
+        a, _, b = way[1].partition("->")
+        plant.network.change(cut(whole, a, b))
+        until(lambda: way[1] not in plant.network.channels["c1:up"].links)
+        plant.verdict(request, Outcome.GRANTED)
+        plant.network.change(cut(cut(whole, "s1", "s2"), "s1", "s4"))
+        assert "no way" in plant.verdict(request, Outcome.UNAVAILABLE).reason
+        plant.network.change(replace(whole, revision=whole.revision + 9))
+        plant.verdict(request, Outcome.GRANTED)
+
+
+def test_a_controller_that_restarts_leaves_channels_alone_and_grants_stand(tmp_path: Path) -> None:
+    with site(tmp_path, line()) as plant:
+        request = plant.table.publish(plant.table.connect("h1"), "a")
+        plant.ask(request)
+        first = plant.verdict(request, Outcome.GRANTED)
+        plant.service.close()
+        plant.service.store.close()
+        assert plant.network.channels
+        until(lambda: "controller" not in plant.manager.snapshot().controllers)
+        plant.network.orders.clear()
+        plant.beat()
+        plant.service, store = start(tmp_path, plant.network)
+        try:
+            until(lambda: plant.service.view["ready"] and plant.network.orders)
+            until(lambda: all(entry["state"] == "proven" for entry in plant.service.view["channels"]))
+            assert not [order for order in plant.network.orders if order[0] == "remove"]
+            assert plant.verdict(request) == first
+            until(lambda: "controller" in plant.manager.snapshot().controllers)
+        finally:
+            plant.service.close()
+            store.close()
+
+
+def test_a_controller_beats_and_its_health_says_so(tmp_path: Path) -> None:
+    with site(tmp_path, line()) as plant:
+        first = until(lambda: plant.manager.snapshot().controllers.get("controller"))
+        until(lambda: plant.manager.snapshot().controllers["controller"].beat_ns > first.beat_ns, 5)
+        until(lambda: plant.service.health() == (True, {"deciding": True, "store": True, "network_known": True}))
+        time.sleep(0.05)
+        assert "timebound_controller_decisions" in plant.service.metrics.text().decode()
