@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from timebound.control.openflow.frames import BROADCAST, ETH_ARP, ETH_IPV4, ETH_IPV6, ETH_LLDP, probe_mac
 from timebound.control.openflow.lldp import NEAREST_BRIDGE
@@ -31,7 +31,9 @@ PUNT_METER = 1
 BEST_EFFORT = 0
 _FRAME_BITS = 1538 * 8
 
-LLDP_COOKIE, PROBE_COOKIE, RESERVED_COOKIE, ARP_COOKIE, MISS_COOKIE = (cookie(Kind.FIXED, n) for n in range(1, 6))
+LLDP_COOKIE, PROBE_COOKIE, RESERVED_COOKIE, ARP_COOKIE, MISS_COOKIE, PORT_COOKIE = (
+    cookie(Kind.FIXED, n) for n in range(1, 7)
+)
 
 
 def fixed(datapath: int, punt_packets_per_s: int | None) -> Tables:
@@ -53,6 +55,14 @@ def fixed(datapath: int, punt_packets_per_s: int | None) -> Tables:
         ]
     )
     return tables
+
+
+def unknown_port_rules(ports: Iterable[int], *, metered: bool) -> list[Rule]:
+    """A host that only ever answers, to hosts that are known, would not be heard of without these."""
+    meter = PUNT_METER if metered else None
+    return [
+        Rule(Priority.UNKNOWN_PORT, match(in_port=port), (Output(CONTROLLER),), PORT_COOKIE, meter) for port in ports
+    ]
 
 
 def host_rules(mac: str, address: str | None, out_port: int) -> list[Rule]:

@@ -168,6 +168,12 @@ class Learned:
             and (id in hosts or now_ns - port.up_since_ns >= self._edge_after_ns)
         ]
 
+    def unknown_ports(self) -> list[PortId]:
+        """Ports that are up, and where neither a switch nor a host is known."""
+        inner = {port for link in self._links.values() for port in (link.out, link.into)}
+        known = inner | {host.at for host in self._hosts.values()}
+        return [port.id for port in self.live_ports() if port.id not in known]
+
     def live_ports(self) -> list[SeenPort]:
         """Ports of switches that are there and that are up."""
         return [p.seen for id, p in sorted(self._ports.items()) if p.seen.up and self._present(id.switch)]

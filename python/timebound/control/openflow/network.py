@@ -326,10 +326,15 @@ class Network:
             self._forwarding = forwarding.Forwarding(self.learned.topology())
             places = self.learned.places()
             addresses = {mac: self.learned.first_address(mac) for mac in places}
+            unknown = self.learned.unknown_ports()
             ready = [box for box in self.boxes.values() if box.ready.is_set()]
-            await asyncio.gather(
-                *(self._put_hosts(box, self._forwarding.rules(box.datapath, places, addresses)) for box in ready)
-            )
+            puts: list[Coroutine[Any, Any, None]] = []
+            for box in ready:
+                rules = self._forwarding.rules(box.datapath, places, addresses)
+                ports = [port.number for port in unknown if port.switch == box.datapath]
+                metered = forwarding.PUNT_METER in box.present.meters
+                puts.append(self._put_hosts(box, rules + forwarding.unknown_port_rules(ports, metered=metered)))
+            await asyncio.gather(*puts)
 
     async def _put_hosts(self, box: SwitchBox, rules: list[Rule]) -> None:
         tables = Tables()

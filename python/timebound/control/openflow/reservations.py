@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from timebound.control.openflow.channels import Hops, Program, WayError, check_backup, hops_of, program
+from timebound.control.openflow.channels import Hops, Program, WayError, check_backup, flow_of, hops_of, program
 from timebound.control.openflow.frames import Frame
 from timebound.control.openflow.network import Network
 from timebound.control.openflow.probes import NotProvenError, OutdatedError, Prober
@@ -91,7 +91,8 @@ class Reservations:
 
     def keep(self, rule: Rule) -> bool:
         """Is a rule of a channel, which no part wants, to stay?"""
-        return self._adopting and rule.cookie not in self._cookies
+        held = self._held.get(self._cookies.get(rule.cookie, ""))
+        return self._adopting if held is None else not held.hops
 
     def names(self) -> dict[int, str]:
         """Channels by the cookie of their rules."""
@@ -133,10 +134,17 @@ class Reservations:
 
     async def _install(self, held: Held, order: int) -> None:
         try:
+            self._check_alone(held)
             hops, backup = await self._ways(held)
             await self._put(held, hops, backup, order)
         except (WayError, ValueError, SwitchError, NotProvenError) as error:
             self._step(held, Event.FAILED, str(error))
+
+    def _check_alone(self, held: Held) -> None:
+        flow = flow_of(held.row)
+        for other in self._held.values():
+            if other is not held and flow_of(other.row) == flow:
+                raise ValueError(f"channel {other.row.id} is for the same frames")
 
     async def _ways(self, held: Held) -> tuple[Hops, Hops]:
         """Ports of both ways. A controller that has just begun waits for links and switches that it may not have found yet."""
@@ -166,12 +174,16 @@ class Reservations:
         """The new way complete before the first switch uses it; then the proof; then the rest of the old way goes."""
         await self._await_queues(hops, backup)
         plan = self._program(held, hops, backup)
+        found_again = not held.hops
         old = [datapath for datapath, box in self._network.boxes.items() if box.part(held.part) is not None]
         later = [datapath for datapath in plan.tables if datapath != plan.first]
         await asyncio.gather(*(self._put_one(held, plan, datapath, both=True) for datapath in later))
         await self._put_one(held, plan, plan.first, both=False)
         held.hops, held.backup = hops, backup
         self._step(held, Event.CONFIRMED, held.note)
+        if found_again and not self._adopting:
+            # What another controller may have left of it in switches that are not on its way.
+            self._network.clean()
         await self._prove(held, order)
         leftover = [datapath for datapath in old if datapath not in plan.tables]
         changed = [d for d in later if self._network.boxes[d].part(held.part) != plan.tables[d]]

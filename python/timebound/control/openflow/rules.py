@@ -64,6 +64,8 @@ class Priority(IntEnum):
     """Whatever nothing else takes: to the controller."""
     HOST = 30000
     """Best effort to a known host."""
+    UNKNOWN_PORT = 35000
+    """Whatever comes in at a port where no host is known yet: to the controller, which learns who is there."""
     BROADCAST_ARP = 40000
     CHANNEL = 50000
     PROBE = 60000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -118,6 +119,9 @@ class Session(asyncio.Protocol):
             if length < _HEADER_SIZE:
                 self.close(f"a message of {length} bytes")
                 return
+            if not self._greeted and kind not in (ofp.OFPT_HELLO, ofp.OFPT_ERROR):
+                self.close("it did not say hello first")
+                return
             if len(self._buffer) - offset < length:
                 break
             self._message(version, kind, length, xid, bytes(self._buffer[offset : offset + length]))
@@ -205,8 +209,18 @@ class Session(asyncio.Protocol):
         if version != VERSION and kind not in (ofp.OFPT_HELLO, ofp.OFPT_ERROR):
             self.close(f"a message of OpenFlow version {version:#04x} after OpenFlow 1.3 was agreed on")
             return
+        if kind == ofp.OFPT_HELLO and VERSION not in (versions := hello_versions(version, data)):
+            error = parser.OFPErrorMsg(self.switch, ofp.OFPET_HELLO_FAILED, ofp.OFPHFC_INCOMPATIBLE, b"OpenFlow 1.3")
+            self.send([error])
+            self.reason = f"it does not speak OpenFlow 1.3; its versions: {sorted(versions)}"
+            if self._transport is not None:
+                self._transport.close()
+            return
         handler = self._handlers.get(kind)
         if handler is None:
+            return
+        if kind == ofp.OFPT_HELLO:
+            handler(None)
             return
         try:
             message = ofproto_parser.msg(self.switch, VERSION, kind, length, xid, data)
@@ -219,15 +233,10 @@ class Session(asyncio.Protocol):
             handler(message)
 
     def _hello(self, message: Message) -> None:
-        versions = {version for element in message.elements for version in getattr(element, "versions", ())}
-        if VERSION not in (versions or range(message.version + 1)):
-            self.send(
-                [parser.OFPErrorMsg(self.switch, ofp.OFPET_HELLO_FAILED, ofp.OFPHFC_INCOMPATIBLE, b"OpenFlow 1.3")]
-            )
-            self.close(f"it does not speak OpenFlow 1.3 but {sorted(versions) or message.version}")
-        elif not self._greeted:
-            self._greeted = True
-            self.send([parser.OFPFeaturesRequest(self.switch)])
+        if self._greeted:
+            return
+        self._greeted = True
+        self.send([parser.OFPFeaturesRequest(self.switch)])
 
     def _features(self, message: Message) -> None:
         if self.datapath:
@@ -299,3 +308,15 @@ class Session(asyncio.Protocol):
         in_port = message.match.get("in_port")
         if in_port is not None and self.up:
             self._events.packet_in(self, int(in_port), int(message.cookie), bytes(message.data))
+
+
+def hello_versions(version: int, data: bytes) -> set[int]:
+    """Versions that a hello offers: those of its bitmap, or all up to its own (OpenFlow 1.3.5, section 6.3.1). Pure."""
+    offset = _HEADER_SIZE
+    while offset + 8 <= len(data):
+        kind, length = struct.unpack_from("!HH", data, offset)
+        if kind == ofp.OFPHET_VERSIONBITMAP and length >= 8:
+            (bitmap,) = struct.unpack_from("!I", data, offset + 4)
+            return {number for number in range(32) if bitmap >> number & 1}
+        offset += max(8, -(-length // 8) * 8)
+    return set(range(1, version + 1))
