@@ -14,7 +14,7 @@ from timebound.control.planner import State, answers, decide, judge, keep_up, of
 from timebound.engine.runs import figures_only
 from timebound.scenario import load
 
-FEW = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

@@ -133,6 +133,8 @@ def candidates(world: World, state: State, connection: str) -> Iterator[Route]:
     clients = list(itertools.islice(ways(world, ends.client, ends.manager, reserved), most))
     if ends.broker is None:
         found = [Route(client=client) for client in clients]
+    elif ends.is_loop:
+        found = [Route(client=client, leg=client[::-1]) for client in clients]
     else:
         legs = list(itertools.islice(ways(world, ends.manager, ends.broker, reserved), most))
         if not clients or not legs:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from timebound.control.planner.demand import Demand
+from timebound.control.planner.routes import Way
 from timebound.control.planner.site import LEAST_URGENT, Site
 from timebound.control.planner.state import State
 from timebound.control.planner.topics import bare, matches
@@ -171,8 +172,8 @@ def _publication(world: World, state: State, publisher: Demand, ends: Ends, name
         priority=class_of(publisher, world.site, []),
         qos=publisher.qos,
         services=(Service(broker=server, receivers=(server,), via=via),),
-        routes=tuple(tuple(named[node] for node in way) for way in route.ways() if len(way) > 1),
-        connection=_connection(world, publisher.connection),
+        routes=tuple(tuple(named[node] for node in way) for way in _stated(route.ways(), ends)),
+        connection=publisher.connection,
     )
 
 
@@ -183,7 +184,7 @@ def _delivery(world: World, state: State, pair: Pair, after: str, priority: int)
     assert isinstance(first, Ends)
     server, last = named[first.server], named[ends.manager]
     via = () if server == last else (server,)
-    ways = [way[::-1] for way in state.routes[pair.connection].ways() if len(way) > 1]
+    ways = [way[::-1] for way in _stated(state.routes[pair.connection].ways(), ends)]
     return Flow(
         name=pair.flow,
         group=pair.flow,
@@ -198,14 +199,14 @@ def _delivery(world: World, state: State, pair: Pair, after: str, priority: int)
         qos=min(publisher.qos, pair.subscriber.qos),
         services=(Service(broker=last, receivers=(named[ends.client],), via=via),),
         routes=tuple(tuple(named[node] for node in way) for way in ways),
-        connection=_connection(world, pair.connection),
+        connection=pair.connection,
         after=after,
     )
 
 
-def _connection(world: World, connection: str) -> str:
-    """Ids are unique, so the name of a connection is its id; any text will do in a scenario."""
-    return connection
+def _stated(ways: tuple[Way, ...], ends: Ends) -> list[Way]:
+    """The ways that a flow states: one for each pair of hosts."""
+    return [way for way in (ways[:1] if ends.is_loop else ways) if len(way) > 1]
 
 
 def _brokers(world: World, state: State) -> tuple[Broker, ...]:

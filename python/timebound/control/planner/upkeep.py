@@ -65,7 +65,7 @@ def _live_route(world: World, route: Route, connection: str) -> Route | None:
     if route.leg is None:
         return replace(route, client=client, client_backup=_other(world, client, route.client, route.client_backup))
     leg = _live(world, route.leg, route.leg_backup)
-    if leg is None or (leg[0], leg[-1]) != (ends.manager, ends.broker):
+    if leg is None or (leg[0], leg[-1]) != (ends.manager, ends.broker) or (ends.is_loop and leg != client[::-1]):
         return None
     return Route(
         client=client,
@@ -118,7 +118,9 @@ def urgency(world: World, demands: dict[str, Demand], requests: object) -> list[
 
 def with_backup(world: World, state: State, connection: str) -> State:
     """The state with a disjoint way for a connection, where there is one on which all deadlines hold as everything else is now."""
-    route = state.routes[connection]
+    route, ends = state.routes[connection], world.ends(connection)
+    if isinstance(ends, Ends) and ends.is_loop:
+        return state
     bare = route.without_backup()
     reserved = reservations(state)
     found = bare
@@ -164,7 +166,7 @@ def _route_of(world: World, connection: str) -> Route | None:
     if ends.broker is None:
         return Route(client=client)
     leg = _way_of(world, f"{connection}:leg-up", ends.manager, ends.broker)
-    return None if leg is None else Route(client=client, leg=leg)
+    return None if leg is None or (ends.is_loop and leg != client[::-1]) else Route(client=client, leg=leg)
 
 
 def _way_of(world: World, channel: str, source: str, target: str) -> Way | None:

@@ -26,6 +26,11 @@ class Ends:
         """The host on which the broker works."""
         return self.manager if self.broker is None else self.broker
 
+    @property
+    def is_loop(self) -> bool:
+        """Is the client on the broker's host? Then both legs go between the same hosts, and the same way."""
+        return self.client == self.broker
+
 
 @dataclass(frozen=True, slots=True)
 class Missing:
