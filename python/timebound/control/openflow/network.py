@@ -68,6 +68,7 @@ class Network:
         self._forwarding = forwarding.Forwarding(self.learned.topology())
         self._settled_at = self._loop.time() + times.settle_ns / 1e9
         self._settled = False
+        self._stopping = False
         self._listed = {switch.datapath for switch in settings.switches}
         self._sessions: set[Session] = set()
         self._server: asyncio.Server | None = None
@@ -95,6 +96,7 @@ class Network:
 
     async def stop(self) -> None:
         """Lets go of all switches; what is in them stays."""
+        self._stopping = True
         if self._server is not None:
             self._server.close()
         for task in list(self._tasks):
@@ -171,7 +173,8 @@ class Network:
         box = self.boxes.get(session.datapath)
         if box is None or box.session is not session:
             return
-        log.warning("openflow: switch %016x is gone: %s", session.datapath, reason)
+        level = logging.INFO if self._stopping else logging.WARNING
+        log.log(level, "openflow: switch %016x is gone: %s", session.datapath, reason)
         box.session = None
         box.ready.clear()
         self.learned.switch_disconnected(session.datapath, self.now_ns())

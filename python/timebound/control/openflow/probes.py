@@ -26,7 +26,7 @@ from timebound.control.openflow.channels import Hop, Hops, flow_match, flow_of, 
 from timebound.control.openflow.frames import Frame, probe, probe_number
 from timebound.control.openflow.rules import Action, Output, Priority, SetField, channel_cookie
 from timebound.control.openflow.session import SwitchError
-from timebound.control.openflow.switchbox import SwitchBox
+from timebound.control.openflow.switchbox import Found, SwitchBox
 from timebound.control.srt.rows import ChannelRow
 from timebound.control.topology import PortId
 
@@ -78,6 +78,7 @@ class Prober:
         self,
         channel: ChannelRow,
         hops: Hops,
+        last: Found,
         outdated: Callable[[], bool],
         *,
         named: Callable[[int], str],
@@ -85,34 +86,45 @@ class Prober:
     ) -> None:
         """Raises `NotProvenError` with the reason, or `OutdatedError` as soon as `outdated`. `spare`: a backup way, which the first switch does not use now: it is told to use it for the probe.
 
-        `named`: names of switches, for reasons.
+        `last`: the channel's rules at its last switch, read before any probe was sent. `named`: names of switches, for reasons.
         """
         try:
-            await self._prove(channel, hops, outdated, named, spare)
+            await self._prove(channel, hops, last, outdated, named, spare)
         except SwitchError as error:
             raise NotProvenError(str(error)) from error
 
     async def _prove(
-        self, channel: ChannelRow, hops: Hops, outdated: Callable[[], bool], named: Callable[[int], str], spare: bool
+        self,
+        channel: ChannelRow,
+        hops: Hops,
+        last: Found,
+        outdated: Callable[[], bool],
+        named: Callable[[int], str],
+        spare: bool,
     ) -> None:
         queues = [hop for hop in hops if self._queued(hop.out)]
-        before, taken = await asyncio.gather(self._queue_counts(queues, channel.priority), self._taken(channel, hops))
+        before = await self._queue_counts(queues, channel.priority)
+        taken = self._count(channel, hops, last)
         deadline = asyncio.get_running_loop().time() + self._within_s
-        wait_s, arrived, reason = _FIRST_WAIT_S, len(hops) == 1, ""
+        wait_s, arrived, delivered = _FIRST_WAIT_S, len(hops) == 1, False
         while True:
             self._send_last(channel, hops)
-            if not arrived:
-                reason = await self._send_through(channel, hops, named, spare, wait_s)
-                arrived = not reason
-            if arrived:
-                reason = await self._moved(channel, hops, queues, before, taken, named)
-                if not reason:
-                    return
-                await asyncio.sleep(min(wait_s, 0.02))
+            reason, count = await asyncio.gather(
+                _nothing() if arrived else self._send_through(channel, hops, named, spare, wait_s),
+                self._taken(channel, hops),
+            )
+            arrived, delivered = not reason, delivered or count > taken
+            if not reason and not delivered:
+                reason = f"the channel's rule at {named(hops[-1].switch)} did not take a frame"
+            reason = reason or await self._unmoved(queues, channel.priority, before, named)
+            if not reason:
+                return
             if outdated():
                 raise OutdatedError
             if asyncio.get_running_loop().time() >= deadline:
                 raise NotProvenError(reason)
+            if arrived:
+                await asyncio.sleep(min(wait_s, 0.02))
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     async def _send_through(
@@ -158,30 +170,26 @@ class Prober:
 
     # Counters ----------------------------------------------------------------------------------------------------------------
 
-    async def _moved(
-        self,
-        channel: ChannelRow,
-        hops: Hops,
-        queues: list[Hop],
-        before: dict[PortId, int],
-        taken: int,
-        named: Callable[[int], str],
+    async def _unmoved(
+        self, queues: list[Hop], queue: int, before: dict[PortId, int], named: Callable[[int], str]
     ) -> str:
-        now, count = await asyncio.gather(self._queue_counts(queues, channel.priority), self._taken(channel, hops))
-        if count <= taken:
-            return f"the channel's rule at {named(hops[-1].switch)} did not take a frame"
+        now = await self._queue_counts(queues, queue)
         for hop in queues:
             if now[hop.out] <= before[hop.out]:
                 where = f"port {hop.out_port} of {named(hop.switch)}"
-                return f"queue {channel.priority} of {where} did not move: frames do not pass it (see `queues` in docs/controller.md)"
+                return (
+                    f"queue {queue} of {where} did not move: frames do not pass it (see `queues` in docs/controller.md)"
+                )
         return ""
 
     async def _taken(self, channel: ChannelRow, hops: Hops) -> int:
+        return self._count(channel, hops, await self._boxes[hops[-1].switch].rules_of(channel_cookie(channel.id)))
+
+    @staticmethod
+    def _count(channel: ChannelRow, hops: Hops, found: Found) -> int:
         """Frames that the channel's rule at the last switch has counted."""
-        last = hops[-1]
         mark = mark_of(channel.priority) if len(hops) > 1 else None
-        key = (int(Priority.CHANNEL), flow_match(flow_of(channel), last.in_port, mark))
-        found = await self._boxes[last.switch].rules_of(channel_cookie(channel.id))
+        key = (int(Priority.CHANNEL), flow_match(flow_of(channel), hops[-1].in_port, mark))
         if key not in found.packets:
             raise NotProvenError("the channel's rule is not in its last switch")
         return found.packets[key]
@@ -206,3 +214,7 @@ def marked(frame: bytes, mark: int) -> bytes:
         total = (total & 0xFFFF) + (total >> 16)
     header[10:12] = (~total & 0xFFFF).to_bytes(2, "big")
     return frame[:14] + bytes(header) + frame[34:]
+
+
+async def _nothing() -> str:
+    return ""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from timebound.control.openflow.channels import Hops, Program, WayError, check_backup, flow_of, hops_of, program
@@ -20,6 +20,7 @@ from timebound.control.openflow.probes import NotProvenError, OutdatedError, Pro
 from timebound.control.openflow.rules import Rule, Tables, channel_cookie
 from timebound.control.openflow.session import SwitchError
 from timebound.control.openflow.states import Event, after
+from timebound.control.openflow.switchbox import Found
 from timebound.control.srt.rows import ChannelRow, ChannelState
 from timebound.control.topology import Link, PortId, Topology
 
@@ -40,8 +41,6 @@ class Held:
     hops: Hops = ()
     """The way that the first switch uses, or is to use."""
     backup: Hops = ()
-    meter: int | None = None
-    group: int | None = None
     first: int | None = None
     """The switch that has the meter."""
     note: str = ""
@@ -177,14 +176,16 @@ class Reservations:
         found_again = not held.hops
         old = [datapath for datapath, box in self._network.boxes.items() if box.part(held.part) is not None]
         later = [datapath for datapath in plan.tables if datapath != plan.first]
-        await asyncio.gather(*(self._put_one(held, plan, datapath, both=True) for datapath in later))
-        await self._put_one(held, plan, plan.first, both=False)
+        found = dict(
+            zip(later, await asyncio.gather(*(self._put_one(held, plan, d, both=True) for d in later)), strict=True)
+        )
+        found[plan.first] = await self._put_one(held, plan, plan.first, both=False)
         held.hops, held.backup = hops, backup
         self._step(held, Event.CONFIRMED, held.note)
         if found_again and not self._adopting:
             # What another controller may have left of it in switches that are not on its way.
             self._network.clean()
-        await self._prove(held, order)
+        await self._prove(held, order, found)
         leftover = [datapath for datapath in old if datapath not in plan.tables]
         changed = [d for d in later if self._network.boxes[d].part(held.part) != plan.tables[d]]
         if leftover or changed:
@@ -199,36 +200,43 @@ class Reservations:
 
     def _program(self, held: Held, hops: Hops, backup: Hops) -> Program:
         first = hops[0].switch
-        box = self._network.boxes[first]
-        if held.first != first:
-            held.meter, held.group = box.numbers_of(channel_cookie(held.row.id))
-            held.first = first
-        held.meter = held.meter or box.free_meter()
-        if backup:
-            held.group = held.group or box.free_group()
-        return program(held.row, hops, backup, held.meter, held.group, self._queued)
+        held.first = first
+        meter, group = self._network.boxes[first].numbers_for(
+            held.part, channel_cookie(held.row.id), with_group=bool(backup)
+        )
+        return program(held.row, hops, backup, meter, group, self._queued)
 
-    async def _put_one(self, held: Held, plan: Program, datapath: int, *, both: bool) -> None:
-        """Puts a switch's share in and reads it back. `both`: what is there of the old way stays beside it."""
+    async def _put_one(self, held: Held, plan: Program, datapath: int, *, both: bool) -> Found:
+        """Puts a switch's share in and reads it back, in one round trip. `both`: what is there of the old way stays beside it."""
         box, share = self._network.boxes[datapath], plan.tables[datapath]
         tables = Tables()
         if both and (old := box.part(held.part)) is not None:
             tables.add(old.rules.values())
         tables.add(share.rules.values(), share.meters.values(), share.groups.values())
         try:
-            await box.put(held.part, tables)
-            await box.verify(held.part, channel_cookie(held.row.id))
+            # The questions are behind the orders on the same connection, so the answers are of what was ordered.
+            put, found = await asyncio.gather(
+                box.put(held.part, tables),
+                box.verify(tables, channel_cookie(held.row.id)),
+                return_exceptions=True,
+            )
+            if isinstance(put, BaseException):
+                raise put
+            if isinstance(found, BaseException):
+                raise found
+            return found
         except SwitchError as error:
             raise SwitchError(f"switch {self._named(datapath)}: {error}") from error
 
-    async def _prove(self, held: Held, order: int) -> None:
+    async def _prove(self, held: Held, order: int, found: Mapping[int, Found]) -> None:
         def outdated() -> bool:
             return held.orders != order
 
-        await self._prober.prove(held.row, held.hops, outdated, named=self._named)
+        last = found[held.hops[-1].switch]
+        await self._prober.prove(held.row, held.hops, last, outdated, named=self._named)
         if held.backup:
             try:
-                await self._prober.prove(held.row, held.backup, outdated, named=self._named, spare=True)
+                await self._prober.prove(held.row, held.backup, last, outdated, named=self._named, spare=True)
             except NotProvenError as error:
                 raise NotProvenError(f"on its backup way, {error}") from error
         self._step(held, Event.PROVED, held.note)

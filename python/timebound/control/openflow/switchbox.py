@@ -50,13 +50,16 @@ class SwitchBox:
         self.datapath = datapath
         self.session: Session | None = None
         self.present = Tables()
-        """What the switch has of ours, as far as it confirmed it."""
+        """What the switch has of ours once it has done what it was told. Orders are done in their order, so the next ones are reckoned from it."""
         self.ready = asyncio.Event()
         """Set while it is connected and was read."""
         self._parts: dict[str, Tables] = {}
         self._foreign_meters: set[int] = set()
         self._foreign_groups: set[int] = set()
-        self._lock = asyncio.Lock()
+        self._reserved: dict[str, tuple[int | None, int | None]] = {}
+        """Meters and groups that parts are about to use."""
+        self._under_way: list[Difference] = []
+        self._since_read: list[Difference] | None = None
 
     @property
     def connected(self) -> Session:
@@ -80,6 +83,7 @@ class SwitchBox:
 
     async def read(self, session: Session) -> None:
         """Reads everything that a switch has; rules with foreign cookies, and what they use, are left alone."""
+        self._since_read = since = list(self._under_way)
         flows, meters, groups = await asyncio.gather(
             session.ask(parser.OFPFlowStatsRequest(session.switch)),
             _or_nothing(session.ask(parser.OFPMeterConfigStatsRequest(session.switch))),
@@ -95,6 +99,11 @@ class SwitchBox:
         for stats in groups:
             _keep(present.groups, int(stats.group_id), stats, codec.group_from, self._foreign_groups)
         self.present = present
+        for diff in since:
+            # Perhaps the answers are from before it, perhaps from after it: afterwards both are the same.
+            self._done(diff)
+        if self._since_read is since:
+            self._since_read = None
 
     async def rules_of(self, cookie: int) -> Found:
         """The rules with a cookie as the switch has them now. Raises `SwitchError`."""
@@ -103,9 +112,9 @@ class SwitchBox:
         rules = [(_rule(stats), int(stats.packet_count)) for stats in flows]
         return Found({rule.key: rule for rule, _ in rules}, {rule.key: count for rule, count in rules})
 
-    async def verify(self, name: str, cookie: int) -> Found:
-        """Reads back what a part has put in. Raises `SwitchError` naming what is missing or other than it was sent."""
-        session, part = self.connected, self._parts.get(name, Tables())
+    async def verify(self, part: Tables, cookie: int) -> Found:
+        """Reads back what a part, whose rules have this cookie, has put in. Raises `SwitchError` naming what is missing or other than it was sent."""
+        session = self.connected
         questions: list[Any] = [self.rules_of(cookie)]
         questions += [session.ask(parser.OFPMeterConfigStatsRequest(session.switch, 0, id)) for id in part.meters]
         if part.groups:
@@ -135,6 +144,8 @@ class SwitchBox:
         old = self._parts.pop(name, Tables())
         if tables is not None:
             self._parts[name] = tables
+        else:
+            self._reserved.pop(name, None)
         return old
 
     async def put(self, name: str, tables: Tables | None) -> None:
@@ -158,12 +169,11 @@ class SwitchBox:
 
     async def sync(self, keep: Callable[[Rule], bool]) -> None:
         """Makes the switch what it is to be; rules that nobody wants are taken out unless `keep` says otherwise. Raises `SwitchError`."""
-        async with self._lock:
-            wanted = self.wanted()
-            for key, rule in self.present.rules.items():
-                if key not in wanted.rules and keep(rule):
-                    self._retain(wanted, rule)
-            await self._carry_out(difference(self.present, wanted))
+        wanted = self.wanted()
+        for key, rule in self.present.rules.items():
+            if key not in wanted.rules and keep(rule):
+                self._retain(wanted, rule)
+        await self._carry_out(difference(self.present, wanted))
 
     def _retain(self, wanted: Tables, rule: Rule) -> None:
         wanted.add([rule])
@@ -179,35 +189,45 @@ class SwitchBox:
         session = self.session
         if session is None:
             raise SwitchError("the switch is not connected")
-        refused = await session.confirmed(codec.rule_messages(session.switch, diff))
+        self._done(diff)
+        self._under_way.append(diff)
+        if self._since_read is not None:
+            self._since_read.append(diff)
+        try:
+            refused = await session.confirmed(codec.rule_messages(session.switch, diff))
+        finally:
+            self._under_way.remove(diff)
         if refused:
             # Nobody knows what of it is there now; so look.
             await self.read(session)
             raise SwitchError(f"it refuses: {'; '.join(dict.fromkeys(refused))}")
-        self.present.add(diff.rules, (*diff.meters, *diff.changed_meters), (*diff.groups, *diff.changed_groups))
+
+    def _done(self, diff: Difference) -> None:
         for rule in diff.stale_rules:
             self.present.rules.pop(rule.key, None)
         for group in diff.stale_groups:
             self.present.groups.pop(group, None)
         for meter in diff.stale_meters:
             self.present.meters.pop(meter, None)
+        self.present.add(diff.rules, (*diff.meters, *diff.changed_meters), (*diff.groups, *diff.changed_groups))
 
     # Numbers -----------------------------------------------------------------------------------------------------------------
 
-    def free_meter(self) -> int:
-        """The smallest meter id that nobody uses."""
-        used = {*self.present.meters, *self.wanted_meters(), *self._foreign_meters}
-        return next(id for id in range(_FIRST_METER, 1 << 32) if id not in used)
+    def numbers_for(self, name: str, cookie: int, *, with_group: bool) -> tuple[int, int | None]:
+        """Meter and group for a part: those that its rules in the switch use already, or the smallest that nobody uses."""
+        there = self.numbers_of(cookie)
+        meter, group = self._reserved.get(name, there)
+        if meter is None:
+            meter = self._free(_FIRST_METER, {*self.present.meters, *self._foreign_meters}, "meters", 0)
+        if group is None and with_group:
+            group = self._free(_FIRST_GROUP, {*self.present.groups, *self._foreign_groups}, "groups", 1)
+        self._reserved[name] = meter, group
+        return meter, group
 
-    def wanted_meters(self) -> set[int]:
-        """Of all parts."""
-        return {id for part in self._parts.values() for id in part.meters}
-
-    def free_group(self) -> int:
-        """The smallest group id that nobody uses."""
-        wanted = {id for part in self._parts.values() for id in part.groups}
-        used = {*self.present.groups, *wanted, *self._foreign_groups}
-        return next(id for id in range(_FIRST_GROUP, 1 << 32) if id not in used)
+    def _free(self, first: int, used: set[int], kind: str, place: int) -> int:
+        used |= {id for part in self._parts.values() for id in getattr(part, kind)}
+        used |= {id for numbers in self._reserved.values() if (id := numbers[place]) is not None}
+        return next(id for id in range(first, 1 << 32) if id not in used)
 
     def numbers_of(self, cookie: int) -> tuple[int | None, int | None]:
         """Meter and group that the rules with a cookie use in this switch already."""
