@@ -64,8 +64,9 @@ format: $(VENV)/.dev
 bench: build $(VENV)/.dev ## the figures that the project claims, each with its method
 	scripts/bench
 
-docs: build ## docs/scenario.md and docs/scenario.schema.json from the schema
+docs: build ## reference pages and schemas of the file formats, from the models that check them
 	$(BIN)/python -m timebound.scenario.reference docs
+	$(BIN)/python -m timebound.control.manager.reference docs
 
 clean:
 	rm -rf target $(VENV) runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 from typing import Any
 
 
@@ -38,3 +39,44 @@ def withdrawn(id: str = "m1-1-7.1") -> str:
 
 def closed(id: str = "m1-1-7") -> str:
     return json.dumps({"kind": "closed", "connection": id})
+
+
+STATS: dict[str, Any] = {
+    "connections": 1, "connections_total": 2, "connections_refused": 3, "bytes": {"up": 4, "down": 5}, "packets": {"up": 6, "down": 7},
+    "holds": {"now": 0, "verdict": 2, "timeout": 1, "unavailable": 0, "classes_ms": [1, 2], "counts": [1, 0, 2], "total_ns": 5_000_000},
+    "requests": 3, "requests_now": 1, "verdicts": {"granted": 1, "refused": 2, "unavailable": 3},
+    "refusals": {"connect": 1, "publish": 2, "dropped": 3, "subscribe": 4}, "offences": {"malformed": 1, "too_large": 2, "quota": 3, "rate": 4},
+    "broker_failures": 0, "handshake_failures": 0, "handshake_timeouts": 0, "events_lost": 0, "control": True,
+}  # fmt: skip
+"""Figures of the intermediary (`Stats` of the contract)."""
+
+
+class HandCore:
+    """An intermediary that is told by hand what it tells; it keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.verdicts: list[dict[str, Any]] = []
+        self.controls: list[bool] = []
+        self.stopped = False
+
+    def addresses(self) -> list[tuple[str, int]]:
+        return [("127.0.0.1", 1883)]
+
+    def poll(self, timeout_ms: int) -> list[str]:
+        try:
+            return [self.events.get(timeout=timeout_ms / 1000)]
+        except queue.Empty:
+            return []
+
+    def verdict(self, verdict: str) -> None:
+        self.verdicts.append(json.loads(verdict))
+
+    def control(self, alive: bool) -> None:
+        self.controls.append(alive)
+
+    def stats(self) -> str:
+        return json.dumps(STATS)
+
+    def stop(self) -> None:
+        self.stopped = True

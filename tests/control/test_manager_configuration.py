@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import jsonschema
@@ -10,6 +11,7 @@ import yaml
 
 from timebound.control.configuration import ConfigurationError
 from timebound.control.manager.configuration import Configuration, json_schema, load
+from timebound.control.manager.reference import page
 from timebound.control.srt.rows import Side
 from timebound.control.srt.store import Tls
 
@@ -164,6 +166,13 @@ def test_the_schema_for_editors_accepts_what_is_accepted() -> None:
     )
     assert not check.is_valid({**yaml.safe_load(LEAST), "hold": 500})
     assert not check.is_valid({**yaml.safe_load(LEAST), "extra": 1})
+
+
+def test_the_page_has_the_keys_that_are_checked() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / "manager.md").read_text()
+    assert page(text) == text, "make docs"
+    assert json.loads((docs / "manager.schema.json").read_text()) == json_schema(), "make docs"
 
 
 def test_the_example_is_well_formed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from timebound.cli import (
     controller,
     doctor,
     emulate,
+    manager,
     node,
     packets,
     predict,
@@ -78,7 +79,8 @@ for verb in (
     verb.register(app)
 for verb in (up, ps, exec_, shell, node, top):
     verb.register(app)
-srt.register(app)
+for verb in (manager, srt):
+    verb.register(app)
 app.register_install_completion_command()
 
 

@@ -94,6 +94,16 @@ def reference() -> str:
     return "\n".join(lines)
 
 
+def key_tables(shape: type[BaseModel], heading: str = "###") -> list[str]:
+    """Tables of all keys of another kind of file, for its page."""
+    lines: list[str] = []
+    for path, model in _models(shape, "", set()):
+        lines += [f"{heading} {f'`{path}`' if path else 'The file'}\n", " ".join((model.__doc__ or "").split()) + "\n"]
+        lines += ["| key | type | default | meaning | example |", "|---|---|---|---|---|"]
+        lines += [*(_row(name, field) for name, field in model.model_fields.items()), ""]
+    return lines
+
+
 def _quantities() -> Iterator[str]:
     for kind in (units.TIME, units.RATE, units.SIZE, units.SHARE, units.LENGTH):
         least, most = units.limits(kind)

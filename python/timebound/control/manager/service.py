@@ -219,7 +219,8 @@ class Service:
         if why == self._desk.without_control:
             return
         before, now_ns = self._desk.without_control, time.time_ns()
-        self._core.control(not why)
+        if bool(why) != bool(before):
+            self._core.control(not why)
         self._act(self._desk.control(why, now_ns))
         self.figures.state(store=self._store.connected, control=not why)
         self._since_ns = now_ns

@@ -1,0 +1,92 @@
+"""`timebound manager`: the real-time manager in front of an MQTT broker."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from timebound.cli.common import EXIT_INPUT, print_json, stderr
+
+if TYPE_CHECKING:
+    from timebound.control.manager.configuration import Configuration
+
+EXIT_HOST = 3
+
+
+def register(app: App) -> None:
+    """Adds the verb."""
+    app.command(manager)
+
+
+def manager(
+    configuration: Annotated[
+        Path | None, Parameter(help="The configuration file (docs/manager.md; --schema for editors).")
+    ] = None,
+    /,
+    *,
+    check_config: Annotated[bool, Parameter(negative=(), help="Only check the file; start nothing.")] = False,
+    schema: Annotated[bool, Parameter(negative=(), help="Print the JSON Schema of the file instead.")] = False,
+) -> int:
+    """Serve MQTT clients in front of a broker, and ask for guaranteed channels for those who want them.
+
+    Clients and broker notice nothing: MQTT 3.1.1 and 5 over TCP, TLS and WebSocket. Requirements in user properties become rows of the table that
+    `timebound controller` watches; without table or controller everything goes on as best effort. Ends with SIGTERM.
+    """
+    from timebound.control.manager.configuration import json_schema, load
+
+    if schema:
+        print_json(json_schema())
+        return 0
+    if configuration is None:
+        stderr("error: name a configuration file (docs/manager.md)")
+        return EXIT_INPUT
+    said, warnings = load(configuration)
+    for warning in warnings:
+        stderr(warning.render())
+    if check_config:
+        stderr(f"{configuration}: well formed")
+        return 0
+    return _serve(said)
+
+
+def _serve(said: Configuration) -> int:
+    import json
+    import logging
+
+    from timebound._core import Manager
+    from timebound.control.srt.store import Role, StoreError, Writer, open_store
+
+    try:
+        from timebound.control import logs
+        from timebound.control.manager.service import Service
+    except ModuleNotFoundError as error:
+        stderr(f"error: {error.name} is not installed\n  = hint: pip install 'timebound[control]'")
+        return EXIT_HOST
+
+    logs.begin(said.log_format, said.log_level)
+    log = logging.getLogger("timebound.manager")
+    try:
+        core = Manager(json.dumps(said.core))
+    except (ValueError, OSError) as error:
+        log.error("cannot serve", extra={"why": str(error)})
+        return EXIT_HOST
+    try:
+        store = open_store(said.store_url, Writer(Role.MANAGER, said.name), tls=said.store_tls)
+        service = Service(said, core, store)
+    except (StoreError, OSError) as error:
+        core.stop()
+        log.error("cannot serve", extra={"why": str(error)})
+        return EXIT_HOST
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        service.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, lambda number, frame: service.reopen_audit())
+    service.run()
+    return 0

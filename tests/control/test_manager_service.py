@@ -1,0 +1,240 @@
+"""The running service between a store of each kind and an intermediary played by hand; tests play the controller."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from manager_helpers import HandCore, asked, closed
+from srt_helpers import CONTROLLER, Open, OvsdbServer, wait_for
+
+from timebound.control.manager.configuration import load
+from timebound.control.manager.service import Service
+from timebound.control.srt.rows import ControllerRow, ManagerRow, Outcome, VerdictRow
+from timebound.control.srt.rules import Pulse
+from timebound.control.srt.store import Put, Role, Store, Writer
+
+POLICY = "policy: {rules: [{name: no-bulk, topic: bulk/#, allow: false}]}\n"
+
+
+class Running:
+    """A service on a thread."""
+
+    def __init__(self, service: Service, core: HandCore, store: Store, audit: Path) -> None:
+        self.service, self.core, self.store, self.audit = service, core, store, audit
+        self.thread = threading.Thread(target=service.run, daemon=True)
+        self.thread.start()
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.service.web_port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def audited(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.audit.read_text().splitlines()]
+
+    def end(self) -> None:
+        self.service.stop()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def run(tmp_path: Path, open_for: Open) -> Iterator[Callable[[str], Running]]:
+    """`run(url)`: a manager named m1 on a store."""
+    running: list[Running] = []
+
+    def start(url: str) -> Running:
+        file = tmp_path / "manager.yaml"
+        file.write_text(
+            f"name: m1\nlisten: 127.0.0.1:1883\nbroker: 127.0.0.1:1\nstore: '{url}'\nhttp: 127.0.0.1:0\naudit: audit.jsonl\nannounce:\n{POLICY}"
+        )
+        core = HandCore()
+        store = open_for(url, Writer(Role.MANAGER, "m1"), wait=False)
+        running.append(Running(Service(load(file)[0], core, store), core, store, tmp_path / "audit.jsonl"))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.end()
+
+
+def beat(store: Store) -> None:
+    store.transact([Put(ControllerRow(id="c1", version="1", beat_ns=time.time_ns()))])
+
+
+def grant(id: str, revision: int = 1) -> VerdictRow:
+    return VerdictRow(
+        id=id, revision=revision, outcome=Outcome.GRANTED, reason="", priority=5, bound_ns=7, shared_with=("b",)
+    )
+
+
+def test_requests_reach_the_controller_and_verdicts_the_client(
+    url: str, open_for: Open, run: Callable[[str], Running]
+) -> None:
+    manager, controller = run(url), open_for(url, CONTROLLER)
+    beat(controller)
+    wait_for(lambda: manager.core.controls == [True])
+    assert manager.get("/readyz")[0] == 200 and '"guaranteed": true' in manager.get("/readyz")[1]
+    manager.core.events.put(asked("r1"))
+    manager.core.events.put(asked("r2", topic="bulk/1"))
+    wait_for(lambda: controller.snapshot().requests)
+    assert [row.topic for row in controller.snapshot().requests.values()] == ["plant/alarm"]
+    controller.transact([Put(grant("r1"))])
+    wait_for(lambda: len(manager.core.verdicts) == 2)
+    by_id = {verdict["id"]: verdict for verdict in manager.core.verdicts}
+    assert by_id["r1"] == {
+        "id": "r1", "revision": 1, "outcome": "granted", "reason": "", "priority": 5, "bound_ns": 7, "shared_with": ["b"],
+        "offer": {"deadline_ns": None, "period_ns": None},
+    }  # fmt: skip
+    assert by_id["r2"]["outcome"] == "refused" and "no-bulk" in by_id["r2"]["reason"]
+    manager.core.events.put(closed())
+    wait_for(lambda: not controller.snapshot().connections)
+    wait_for(lambda: len(manager.audited()) == 6)
+    told = [(entry["event"], entry["id"]) for entry in manager.audited()]
+    assert sorted(told) == [
+        ("answered", "r1"),
+        ("answered", "r2"),
+        ("asked", "r1"),
+        ("asked", "r2"),
+        ("withdrawn", "r1"),
+        ("withdrawn", "r2"),
+    ]
+    (entry,) = (entry for entry in manager.audited() if (entry["event"], entry["id"]) == ("asked", "r1"))
+    assert (entry["client_id"], entry["address"], entry["rule"], entry["allowed"]) == (
+        "press",
+        "10.0.0.1",
+        "default",
+        True,
+    )
+
+
+def test_the_manager_says_that_it_is_alive_and_leaves_in_order(
+    url: str, open_for: Open, run: Callable[[str], Running]
+) -> None:
+    manager, controller = run(url), open_for(url, CONTROLLER)
+    wait_for(lambda: controller.snapshot().managers)
+    row = controller.snapshot().managers["m1"]
+    assert (row.addresses, row.ports, row.broker_port) == (("127.0.0.1",), (1883,), 1)
+    pulse = Pulse()
+    pulse.observe({"m1": row.beat_ns}, time.time_ns(), time.monotonic_ns())
+    wait_for(lambda: controller.snapshot().managers["m1"].beat_ns - row.beat_ns > 1.5e9)
+    manager.core.events.put(asked("r1"))
+    wait_for(lambda: controller.snapshot().requests)
+    manager.end()
+    assert manager.core.stopped
+    wait_for(lambda: not controller.snapshot().managers and not controller.snapshot().requests)
+
+
+def test_without_a_controller_everything_is_answered_at_once(
+    url: str, open_for: Open, run: Callable[[str], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("timebound.control.manager.service.Pulse", lambda: Pulse(after_ns=1_500_000_000))
+    manager, controller = run(url), open_for(url, CONTROLLER)
+    wait_for(lambda: manager.store.connected)
+    manager.core.events.put(asked("r1"))
+    wait_for(lambda: manager.core.verdicts)
+    assert manager.core.verdicts[0]["outcome"] == "unavailable"
+    assert manager.core.verdicts[0]["reason"] in (
+        "no controller is alive",
+        "the store was not reached yet",
+        "the table is out of reach",
+    )
+    wait_for(lambda: controller.snapshot().requests)
+    beat(controller)
+    wait_for(lambda: manager.core.controls[-1:] == [True])
+    controller.transact([Put(grant("r1"))])
+    wait_for(lambda: manager.core.verdicts[-1]["outcome"] == "granted")
+    manager.core.events.put(asked("r2"))
+    wait_for(lambda: "r2" in controller.snapshot().requests)
+    assert len(manager.core.verdicts) == 2, "it waits for its answer"
+    # The controller's beat stops.
+    wait_for(lambda: manager.core.controls[-1:] == [False])
+    wait_for(lambda: len(manager.core.verdicts) == 3)
+    assert (manager.core.verdicts[2]["id"], manager.core.verdicts[2]["reason"]) == ("r2", "no controller is alive")
+    status, text = manager.get("/readyz")
+    assert (status, json.loads(text)["guaranteed"], json.loads(text)["why"]) == (200, False, "no controller is alive")
+    assert "timebound_manager_control_lost_total 1.0" in manager.get("/metrics")[1]
+
+
+def test_a_store_that_goes_and_comes_back(server: OvsdbServer, open_for: Open, run: Callable[[str], Running]) -> None:
+    manager, controller = run(server.url), open_for(server.url, CONTROLLER)
+    beat(controller)
+    wait_for(lambda: manager.core.controls == [True])
+    server.kill()
+    wait_for(lambda: manager.core.controls == [True, False])
+    manager.core.events.put(asked("r1"))
+    wait_for(lambda: manager.core.verdicts)
+    assert manager.core.verdicts[0]["reason"] == "the table is out of reach"
+    assert manager.get("/healthz")[0] == 200 and manager.get("/readyz")[0] == 200, "MQTT is served all the same"
+    assert "timebound_manager_store_connected 0.0" in manager.get("/metrics")[1]
+    server.start()
+    wait_for(lambda: controller.connected and "r1" in controller.snapshot().requests)
+    beat(controller)
+    wait_for(lambda: manager.core.controls[-1])
+    controller.transact([Put(grant("r1"))])
+    wait_for(lambda: manager.core.verdicts[-1]["outcome"] == "granted")
+
+
+def test_figures_are_metrics(url: str, run: Callable[[str], Running]) -> None:
+    manager = run(url)
+    status, text = manager.get("/metrics")
+    assert status == 200
+    figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert figures['timebound_manager_bytes_total{direction="up"}'] == "4.0"
+    assert figures['timebound_manager_refusals_total{packet="subscribe"}'] == "4.0"
+    assert figures['timebound_manager_hold_seconds_bucket{le="0.001"}'] == "1.0"
+    assert (
+        figures['timebound_manager_hold_seconds_bucket{le="+Inf"}']
+        == figures["timebound_manager_hold_seconds_count"]
+        == "3.0"
+    )
+    assert figures['timebound_manager_offences_total{reason="rate"}'] == "4.0"
+    assert manager.get("/nowhere")[0] == 404
+    assert manager.get("/healthz") == (200, '{"healthy": true}\n')
+
+
+def test_another_manager_of_the_same_name_is_noticed(
+    url: str, open_for: Open, run: Callable[[str], Running], caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = run(url)
+    wait_for(lambda: manager.store.snapshot().managers)
+    twin = open_for(url, Writer(Role.MANAGER, "m1"))
+    row: ManagerRow = (
+        manager.store.snapshot().managers["m1"] if manager.store.snapshot().managers else manager.service._row
+    )
+    with caplog.at_level(logging.ERROR, "timebound.manager"):
+        twin.transact([Put(ManagerRow(**{**{name: getattr(row, name) for name in row.__slots__}, "beat_ns": 77}))])
+        wait_for(lambda: "another manager uses this name" in caplog.text)
+
+
+def test_nonsense_from_the_intermediary_stops_nothing(url: str, open_for: Open, run: Callable[[str], Running]) -> None:
+    manager, controller = run(url), open_for(url, CONTROLLER)
+    for text in ("", "{}", '{"kind": "request"}', "[1]", asked("r0", client_address="nowhere")):
+        manager.core.events.put(text)
+    manager.core.events.put(asked("r\0", topic="a"))
+    manager.core.events.put(asked("r1"))
+    wait_for(lambda: "r1" in controller.snapshot().requests)
+    assert [verdict["outcome"] for verdict in manager.core.verdicts if verdict["id"] == "r\0"][-1] == "unavailable"
+
+
+def test_the_audit_log_may_be_moved_away(url: str, run: Callable[[str], Running]) -> None:
+    manager = run(url)
+    manager.core.events.put(asked("r1"))
+    wait_for(lambda: manager.audit.read_text())
+    assert manager.audit.stat().st_mode & 0o007 == 0
+    manager.audit.rename(manager.audit.with_suffix(".1"))
+    manager.service.reopen_audit()
+    wait_for(manager.audit.exists)
+    manager.core.events.put(asked("r2"))
+    wait_for(lambda: "r2" in manager.audit.read_text())
