@@ -1,0 +1,361 @@
+//! TLS and WebSocket in front of a manager, TLS behind it.
+
+mod common;
+
+use common::*;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use timebound_manager::Manager;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::{self, Bytes, Message, WebSocket};
+
+/// An authority with certificates of a site, as files in a folder that goes with it.
+struct Site {
+    folder: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Site {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("timebound-manager-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        std::fs::write(folder.join("authority.pem"), issuer.pem()).unwrap();
+        let site = Self { folder, issuer };
+        site.issue("server", "the server", &["localhost"]);
+        site
+    }
+
+    /// Writes `FILE.pem` and `FILE.key`.
+    fn issue(&self, file: &str, name: &str, hosts: &[&str]) {
+        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.folder.join(format!("{file}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.folder.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
+    fn listener(&self, kind: &str) -> Value {
+        json!({"address": "127.0.0.1", "port": 0, "kind": kind, "certificate": self.path("server.pem"), "key": self.path("server.key")})
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn chain(path: &Path) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_file_iter(path)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+type Secured = StreamOwned<ClientConnection, TcpStream>;
+
+/// A client that trusts the site; `own`: the certificate that it shows.
+fn secure(site: &Site, own: Option<(&Site, &str)>, socket: TcpStream) -> Secured {
+    let mut roots = RootCertStore::empty();
+    roots.add(chain(&site.path("authority.pem")).remove(0)).unwrap();
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match own {
+        None => builder.with_no_client_auth(),
+        Some((of, file)) => {
+            let key = PrivateKeyDer::from_pem_file(of.path(&format!("{file}.key"))).unwrap();
+            builder
+                .with_client_auth_cert(chain(&of.path(&format!("{file}.pem"))), key)
+                .unwrap()
+        }
+    };
+    let name = ServerName::try_from("localhost").unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    StreamOwned::new(connection, socket)
+}
+
+#[test]
+fn a_certificate_names_the_user_of_a_connection_over_tls() {
+    let (site, other) = (Site::new("user"), Site::new("other"));
+    site.issue("press", "press-1", &[]);
+    other.issue("press", "press-1", &[]);
+    let broker = Broker::new();
+    let manager = start(broker.port(), |config| {
+        let mut listener = site.listener("tls");
+        listener["client_authority"] = json!(site.path("authority.pem"));
+        listener["certificate_as_user"] = json!(true);
+        config["listeners"] = json!([listener]);
+    });
+    let mut client = secure(&site, Some((&site, "press")), dial(&manager));
+    client.write_all(&connect("press")).unwrap();
+    let mut end = broker.accept();
+    expect(
+        &mut end,
+        &packet(
+            0x10,
+            &[
+                &text("MQTT"),
+                &[5, 0x82, 0, 60, 0],
+                &text("press"),
+                &text("press-1"),
+            ],
+        ),
+    );
+    end.write_all(CONNACK).unwrap();
+    expect(&mut client, CONNACK);
+    let message = publish("a", 1, 1, &[("rt-deadline", "1 ms")], &vec![7; 200_000]);
+    client.write_all(&message).unwrap();
+    expect(&mut end, &message);
+    let request = event(&manager, "request");
+    assert_eq!(request["connection"]["certificate"], json!("press-1"));
+    assert_eq!(request["connection"]["user"], json!("press-1"));
+    // Without a certificate of this authority nobody gets in.
+    for own in [None, Some((&other, "press"))] {
+        let mut stranger = secure(&site, own, dial(&manager));
+        let _ = stranger.write_all(&connect("press"));
+        assert!(stranger.read_exact(&mut [0]).is_err());
+    }
+    soon("failures are counted", || manager.stats().handshake_failures == 2);
+}
+
+#[test]
+fn a_certificate_that_is_only_shown_is_told() {
+    let site = Site::new("shown");
+    site.issue("press", "press-1", &[]);
+    let broker = Broker::new();
+    let manager = start(broker.port(), |config| {
+        let mut listener = site.listener("tls");
+        listener["client_authority"] = json!(site.path("authority.pem"));
+        config["listeners"] = json!([listener]);
+    });
+    for (own, name) in [(Some((&site, "press")), json!("press-1")), (None, json!(null))] {
+        let mut client = secure(&site, own, dial(&manager));
+        client.write_all(&connect("c")).unwrap();
+        let mut end = broker.accept();
+        expect(&mut end, &connect("c"));
+        client
+            .write_all(&publish("a", 0, 0, &[("rt-deadline", "1 ms")], b""))
+            .unwrap();
+        let request = event(&manager, "request");
+        assert_eq!(
+            (
+                &request["connection"]["certificate"],
+                &request["connection"]["user"]
+            ),
+            (&name, &json!(null))
+        );
+    }
+}
+
+#[test]
+fn the_way_to_the_broker_is_encrypted_and_its_name_checked() {
+    let site = Site::new("broker");
+    let broker = Broker::new();
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            chain(&site.path("server.pem")),
+            PrivateKeyDer::from_pem_file(site.path("server.key")).unwrap(),
+        )
+        .unwrap();
+    let config = Arc::new(config);
+    let manager_for = |name: &str| {
+        start(broker.port(), |value| {
+            value["broker"]["tls"] = json!({"authority": site.path("authority.pem"), "server_name": name});
+        })
+    };
+    let manager = manager_for("localhost");
+    let mut client = dial(&manager);
+    client.write_all(&connect("press")).unwrap();
+    let mut end = StreamOwned::new(
+        ServerConnection::new(Arc::clone(&config)).unwrap(),
+        broker.accept(),
+    );
+    expect(&mut end, &connect("press"));
+    end.write_all(CONNACK).unwrap();
+    expect(&mut client, CONNACK);
+    let large = publish("down", 0, 0, &[], &vec![3; 500_000]);
+    end.write_all(&large).unwrap();
+    expect(&mut client, &large);
+    // Another name: it is not the broker.
+    let manager = manager_for("elsewhere");
+    let mut client = dial(&manager);
+    client.write_all(&connect("press")).unwrap();
+    let mut end = StreamOwned::new(ServerConnection::new(config).unwrap(), broker.accept());
+    assert!(end.read_exact(&mut [0]).is_err());
+    assert_eq!(rest(&mut client), [0x20, 3, 0, 0x88, 0]);
+}
+
+fn websocket<S: Read + Write>(
+    stream: S,
+    protocol: Option<&'static str>,
+) -> tungstenite::Result<WebSocket<S>> {
+    let mut request = "ws://localhost/mqtt".into_client_request().unwrap();
+    if let Some(protocol) = protocol {
+        let headers = request.headers_mut();
+        headers.insert("sec-websocket-protocol", HeaderValue::from_static(protocol));
+    }
+    match tungstenite::client(request, stream) {
+        Ok((socket, response)) => {
+            assert_eq!(response.headers()["sec-websocket-protocol"], "mqtt");
+            Ok(socket)
+        }
+        Err(tungstenite::HandshakeError::Failure(error)) => Err(error),
+        Err(tungstenite::HandshakeError::Interrupted(_)) => panic!("a blocking socket"),
+    }
+}
+
+/// So many bytes of binary messages.
+fn collect<S: Read + Write>(socket: &mut WebSocket<S>, count: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < count {
+        if let Message::Binary(piece) = socket.read().unwrap() {
+            bytes.extend(&piece);
+        }
+    }
+    bytes
+}
+
+fn talk<S: Read + Write>(socket: &mut WebSocket<S>, broker: &Broker) {
+    // Packets may begin and end anywhere in messages.
+    let (connect, large) = (connect("web"), publish("a", 0, 0, &[], &vec![5; 300_000]));
+    let all = [connect.clone(), large.clone()].concat();
+    for piece in [
+        &all[..3],
+        &all[3..20],
+        &all[20..20],
+        &all[20..150_000],
+        &all[150_000..],
+    ] {
+        socket
+            .send(Message::Binary(Bytes::copy_from_slice(piece)))
+            .unwrap();
+    }
+    socket.send(Message::Ping(Bytes::from_static(b"?"))).unwrap();
+    let mut end = broker.accept();
+    expect(&mut end, &all);
+    end.write_all(&[CONNACK, &large].concat()).unwrap();
+    assert!(collect(socket, CONNACK.len() + large.len()) == [CONNACK, &large].concat());
+    socket.close(None).unwrap();
+    assert_eq!(rest(&mut end), b"");
+}
+
+#[test]
+fn mqtt_over_websocket() {
+    let broker = Broker::new();
+    let manager = start(broker.port(), |config| {
+        config["listeners"][0]["kind"] = json!("ws");
+        config["limits"] = json!({"websocket_bytes": 400_000});
+    });
+    talk(&mut websocket(dial(&manager), Some("mqtt")).unwrap(), &broker);
+    talk(
+        &mut websocket(dial(&manager), Some("chat, mqtt")).unwrap(),
+        &broker,
+    );
+    for protocol in [None, Some("chat")] {
+        assert!(websocket(dial(&manager), protocol).is_err());
+    }
+    let mut client = dial(&manager);
+    client.write_all(&connect("no web at all")).unwrap();
+    rest(&mut client);
+    // A message that is too long is not collected; a text is no packet.
+    for message in [Message::Binary(vec![0; 400_001].into()), Message::text("hello")] {
+        let mut socket = websocket(dial(&manager), Some("mqtt")).unwrap();
+        let _ = socket.send(message);
+        while socket.read().is_ok() {}
+    }
+    soon("all are gone", || manager.stats().connections == 0);
+    assert_eq!(manager.stats().handshake_failures, 3);
+}
+
+#[test]
+fn mqtt_over_websocket_over_tls() {
+    let (site, broker) = (Site::new("wss"), Broker::new());
+    let manager = start(broker.port(), |config| {
+        config["listeners"] = json!([site.listener("wss")])
+    });
+    talk(
+        &mut websocket(secure(&site, None, dial(&manager)), Some("mqtt")).unwrap(),
+        &broker,
+    );
+}
+
+#[test]
+fn configurations_that_cannot_be() {
+    let site = Site::new("wrong");
+    std::fs::write(site.path("empty.pem"), "nothing").unwrap();
+    let refused = |change: &dyn Fn(&mut Value)| {
+        let mut config = json!({"name": "m", "listeners": [site.listener("tls")], "broker": {"address": "127.0.0.1", "port": 1}});
+        change(&mut config);
+        let config = serde_json::from_value(config).unwrap();
+        Manager::start(&config)
+            .err()
+            .map(|error| error.to_string())
+            .expect("refused")
+    };
+    for (text, said) in [
+        (
+            refused(&|config| config["name"] = json!("two words")),
+            "name: it must be one word",
+        ),
+        (refused(&|config| config["listeners"] = json!([])), "at least one"),
+        (
+            refused(&|config| config["hold_ms"] = json!(6_000)),
+            "hold_ms: at most 5000",
+        ),
+        (
+            refused(&|config| config["listeners"][0]["key"] = json!(null)),
+            "needs a key",
+        ),
+        (
+            refused(&|config| config["listeners"][0]["key"] = json!(site.path("none.key"))),
+            "none.key",
+        ),
+        (
+            refused(&|config| config["listeners"][0]["certificate"] = json!(site.path("empty.pem"))),
+            "no certificate in it",
+        ),
+        (
+            refused(&|config| config["listeners"][0]["certificate_as_user"] = json!(true)),
+            "client_authority",
+        ),
+        (
+            refused(&|config| {
+                config["broker"]["tls"] =
+                    json!({"authority": site.path("authority.pem"), "server_name": "no name"})
+            }),
+            "no name",
+        ),
+        (
+            refused(&|config| config["listeners"][0]["address"] = json!("192.0.2.1")),
+            "cannot listen at 192.0.2.1:0",
+        ),
+    ] {
+        assert!(text.contains(said), "{text}");
+    }
+}
