@@ -13,9 +13,12 @@ mod context;
 mod downlink;
 mod flow;
 mod flows;
+mod greeting;
 mod phase;
+mod publishing;
 mod session;
 mod stream;
+mod subscribing;
 mod uplink;
 
 pub use answers::Verdict;
