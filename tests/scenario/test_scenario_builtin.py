@@ -17,7 +17,7 @@ from timebound.scenario.model import MqttStack
 
 
 def test_the_built_in_scenarios_are_there() -> None:
-    assert {"backbone", "edge-networks", "hello", "segments"} <= set(builtin_names())
+    assert {"backbone", "edge-networks", "hello", "real-switches", "segments"} <= set(builtin_names())
     assert all(entry.description for entry in builtin())
     assert find("hello") == builtin_file("hello")
 

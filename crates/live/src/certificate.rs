@@ -7,6 +7,7 @@
 //! | data plane held up | longest time for which the loop did not come round although it should have | `longest_overrun_ns` |
 //! | CPU stolen | share of all CPUs' time that a hypervisor took | `steal` |
 //! | frames lost in the ring | number | `ring_lost` |
+//! | a real switch left its declared range | every frame's time in it | the scenario's `delay` of the switch |
 //! | frames early, refused by a kernel; records lost; wall clock set | number | none is allowed |
 //!
 //! Only windows that begin in the judged part of the run count: afterwards all connections close at once. What each limit's default
@@ -118,6 +119,14 @@ impl Certificate {
                 late_p99_ns as f64 / 1_000.0,
                 self.limits.lateness_p99_ns as f64 / 1_000.0
             ));
+        }
+    }
+
+    /// Takes note of something else that took the grounds from what the run was to show.
+    pub(crate) fn disturb(&mut self, reason: String) {
+        if self.verdict != Verdict::NotRun {
+            self.verdict = Verdict::Disturbed;
+            self.reasons.push(reason);
         }
     }
 

@@ -46,6 +46,14 @@ pub(crate) fn decide(plan: &Plan) -> Result<Choice, Failure> {
     // An interface that is not ours to read is seen by the packet ring alone.
     let hardware = plan.hosts.iter().find(|host| host.hardware.is_some());
     let (back_end, reason) = match plan.data_plane.back_end {
+        BackEndPlan::Tap if plan.switches.is_some() => {
+            return Err(Failure::Host(
+                "the TAP back end carries light-weight nodes only, and there are real switches: take data-plane.back-end: ring".to_owned(),
+            ));
+        }
+        BackEndPlan::Auto if plan.switches.is_some() => {
+            (BackEnd::Ring, "real switches are attached".to_owned())
+        }
         BackEndPlan::Tap if hardware.is_some() => {
             return Err(Failure::Host(
                 "the TAP back end carries light-weight nodes only, and there is hardware or a virtual machine among them: take \

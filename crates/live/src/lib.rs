@@ -28,6 +28,7 @@ mod sandbox;
 mod signals;
 mod stage;
 pub mod stats;
+mod switches;
 mod timers;
 mod traffic;
 pub mod writer;
@@ -124,12 +125,17 @@ fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
     hardware::check(&plan)?;
     hardware::probe(&mut plan)?;
     let outside = hardware::tunnel::outside(&plan, &network)?;
+    let switches = match switches::Switches::of(&plan, &network)? {
+        Some(switches) => Some((switches, switches::Ovs::find(&plan)?)),
+        None => None,
+    };
     let programs = programs::Programs::find(&plan)?;
     Ok(run::Prepared {
         listener: None,
         plan,
         network: Arc::new(network),
         changes,
+        switches,
         outside,
         programs,
         groups: None,

@@ -73,6 +73,9 @@ pub struct Plan {
     /// Write `ingress.bin`, from which the simulator can replay the run.
     #[serde(default)]
     pub record_ingress: bool,
+    /// Null: the fabric forwards by itself at every switch.
+    #[serde(default)]
+    pub switches: Option<SwitchesPlan>,
     /// Null: a run on this machine alone.
     #[serde(default)]
     pub cut: Option<CutPlan>,
@@ -88,6 +91,21 @@ pub struct Plan {
     /// Bytes kept of the output of each program; the rest is dropped, and the log says so.
     #[serde(default = "default_log_limit")]
     pub log_limit_bytes: u64,
+}
+
+/// The `node` of a program that runs where the real switches run (see [`SwitchesPlan`]): OpenFlow is there at 127.0.0.1.
+pub const SWITCHES: &str = ".switches";
+
+/// Switches that are bridges of one real Open vSwitch, between emulated links.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchesPlan {
+    /// Names of nodes of kind `switch`, whose declared switching delay is what the real one may take.
+    pub nodes: Vec<String>,
+    /// Where they look for their controller once the pre-flight check is over, as `tcp:127.0.0.1:6653`; until then they forward along the
+    /// compiled routes, and go on to do so where this is null.
+    #[serde(default)]
+    pub controller: Option<String>,
 }
 
 /// How the built-in endpoints are spread over processes.

@@ -2,10 +2,11 @@
 
 use crate::failure::Failure;
 use crate::hardware::{self, Machine};
-use crate::kernel::clock;
+use crate::kernel::{clock, sched};
 use crate::nodes::{Nodes, within};
 use crate::plan::{HardwarePlan, Plan, ProgramPlan};
-use std::collections::BTreeSet;
+use crate::switches::{self, YARD};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -45,6 +46,8 @@ pub(crate) struct Program {
     /// It is a virtual machine.
     machine: Option<Machine>,
     executable: PathBuf,
+    /// Environment by which every program of the run finds its real switches.
+    surroundings: BTreeMap<String, String>,
     /// CLOCK_MONOTONIC.
     started: Option<u64>,
     ended: Option<u64>,
@@ -76,14 +79,25 @@ impl Programs {
     /// A name that appears twice, an unknown node, a program that is not there or may not be executed.
     pub(crate) fn find(plan: &Plan) -> Result<Self, Failure> {
         let mut names = BTreeSet::new();
-        let nodes: BTreeSet<&str> = plan.hosts.iter().map(|host| host.node.as_str()).collect();
+        let mut nodes: BTreeSet<&str> = plan.hosts.iter().map(|host| host.node.as_str()).collect();
+        nodes.extend(plan.switches.as_ref().map(|_| YARD));
+        let daemons = plan
+            .switches
+            .as_ref()
+            .map_or_else(Vec::new, |_| switches::daemons(plan));
+        let surroundings = plan
+            .switches
+            .as_ref()
+            .map(|_| switches::environment(&plan.folder))
+            .unwrap_or_default();
         let mut list = Vec::with_capacity(plan.programs.len());
         let machines = plan.hosts.iter().filter_map(|host| match &host.hardware {
             Some(HardwarePlan::Machine(machine)) => Some((hardware::program(host, machine), Some(machine))),
             _ => None,
         });
         let programs = plan.programs.iter().map(|program| (program.clone(), None));
-        for (program, machine) in machines.chain(programs) {
+        let daemons = daemons.into_iter().map(|daemon| (daemon, None));
+        for (program, machine) in daemons.chain(machines).chain(programs) {
             let program = &program;
             let bad = |why: &str| Failure::internal(format!("plan: program {:?}", program.name), why);
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -97,6 +111,8 @@ impl Programs {
             let executable = locate(first, program).ok_or_else(|| {
                 let advice = if machine.is_some() {
                     "; a virtual machine needs QEMU: sudo apt-get install --no-install-recommends qemu-system-x86"
+                } else if program.node == YARD && switches::DAEMONS.contains(&program.name.as_str()) {
+                    "; switches with `engine: ovs` need it: sudo apt-get install --no-install-recommends openvswitch-switch"
                 } else {
                     ""
                 };
@@ -128,6 +144,7 @@ impl Programs {
                 plan: program.clone(),
                 machine: machine.cloned().map(Machine::new),
                 executable,
+                surroundings: surroundings.clone(),
                 started: None,
                 ended: None,
                 ready: false,
@@ -161,6 +178,16 @@ impl Programs {
             }
         }
         Ok(())
+    }
+
+    /// Starts one program before set-up.
+    ///
+    /// # Errors
+    /// A program that cannot be started.
+    pub(crate) fn start_early(&mut self, nodes: &Nodes, name: &str) -> Result<(), Failure> {
+        let folder = self.folder.clone();
+        let mut named = self.list.iter_mut().filter(|program| program.plan.name == name);
+        named.try_for_each(|program| program.start(nodes, &folder))
     }
 
     /// Run time of the next start.
@@ -249,11 +276,22 @@ impl Programs {
     }
 
     /// Tells what still runs to end: SIGTERM first, SIGKILL after its grace. True once nothing runs any more.
+    ///
+    /// Real switches end last: the others' connections close over them.
     pub(crate) fn stop(&mut self) -> bool {
         let now = clock::monotonic();
         let mut done = true;
+        let is_switch = |program: &Program| switches::DAEMONS.contains(&program.plan.name.as_str());
+        let others = self
+            .list
+            .iter()
+            .any(|program| program.is_running() && !is_switch(program));
         for program in self.list.iter_mut().filter(|program| program.is_running()) {
             done = false;
+            if others && is_switch(program) {
+                // Whatever ends it now is no failure of the run's.
+                continue;
+            }
             match program.stopping_since {
                 None => {
                     program.stopping_since = Some(now);
@@ -426,11 +464,21 @@ impl Program {
             .arg0(&plan.argv[0])
             .args(&plan.argv[1..])
             .args(launched.iter().flat_map(|launch| &launch.arguments))
+            .envs(&self.surroundings)
             .envs(&plan.env)
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(why)?)
             .stderr(log);
         nodes.admit(node, &mut command, &work).map_err(why)?;
+        if plan.name == switches::DAEMONS[1] {
+            // One thread of it moves all frames. Beside other load an ordinary thread would be milliseconds late, and so would they be.
+            let raise = || {
+                sched::enter_fifo(switches::PRIORITY);
+                Ok(())
+            };
+            // SAFETY: a system call alone, between fork and exec.
+            unsafe { command.pre_exec(raise) };
+        }
         self.oom_kills_before = self.oom_kills(nodes);
         if let Some(launch) = &launched {
             let (monitor, tap) = (launch.monitor.as_raw_fd(), launch.tap);

@@ -21,7 +21,8 @@
 //! # `ingress.bin` (`record_ingress`): 40 bytes for each frame that entered the fabric during the measured run, in this order
 //!
 //! u64 `time` (effective stamp, run time), u32 `host` (index in `network.nodes`), u32 `wire`, u8 `class`, u8 `kind` (0 tree, 1 unicast,
-//! 2 multicast, 3 broadcast, 4 host joins a group, 5 leaves it), u16 zero, u32 `argument` (stream, destination node, group), u32
+//! 2 multicast, 3 broadcast, 4 host joins a group, 5 leaves it; 6 to 9: as 0 to 3, but a real switch sent it, and `host` is the index of the
+//! egress port that it enters), u16 `damaged` (1 or 0), u32 `argument` (stream, destination node, group), u32
 //! `stream` (4294967295: undeclared), u32 zero, u64 `tag` (number of the frame). Memberships of the time before stand first, at time 0.
 //!
 //! # `deliveries.bin` (`record_ingress`): 32 bytes for each copy that left the fabric
@@ -73,6 +74,7 @@ pub struct IngressRecord {
     pub argument: u32,
     pub stream: u32,
     pub tag: u64,
+    pub damaged: bool,
 }
 
 /// One line of `deliveries.bin`.
@@ -179,7 +181,7 @@ impl IngressRecord {
             .put(&self.time.to_le_bytes())
             .put(&self.host.to_le_bytes())
             .put(&self.wire.to_le_bytes())
-            .put(&[self.class, self.kind, 0, 0])
+            .put(&[self.class, self.kind, u8::from(self.damaged), 0])
             .put(&self.argument.to_le_bytes())
             .put(&self.stream.to_le_bytes())
             .put(&[0; 4])
@@ -191,7 +193,7 @@ impl IngressRecord {
     pub fn decode(bytes: &[u8; INGRESS_RECORD]) -> Self {
         let mut from = Unpacker(bytes);
         let (time, host, wire) = (from.u64(), from.u32(), from.u32());
-        let (class, kind, _) = (from.u8(), from.u8(), from.u16());
+        let (class, kind, damaged) = (from.u8(), from.u8(), from.u16() & 1 == 1);
         let (argument, stream, _, tag) = (from.u32(), from.u32(), from.u32(), from.u64());
         Self {
             time,
@@ -202,6 +204,7 @@ impl IngressRecord {
             argument,
             stream,
             tag,
+            damaged,
         }
     }
 }
@@ -266,6 +269,7 @@ mod tests {
             argument: 6,
             stream: 7,
             tag: 8,
+            damaged: true,
         };
         assert_eq!(IngressRecord::decode(&ingress.encode()), ingress);
         assert_eq!(ingress.encode()[32..40], 8u64.to_le_bytes());

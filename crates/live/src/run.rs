@@ -18,12 +18,14 @@ use crate::sandbox::Sandbox;
 use crate::signals;
 use crate::stage::Stage;
 use crate::stats::NodeStatistics;
+use crate::switches::{Ovs, Station, Switches};
 use crate::traffic::{State, Traffic};
 use crate::{conditions, preflight};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
+use timebound_fabric::Fabric;
 use timebound_model::{Network, Time};
 
 /// How often the main thread looks around.
@@ -46,6 +48,8 @@ pub(crate) struct Prepared {
     pub(crate) plan: Plan,
     pub(crate) network: Arc<Network>,
     pub(crate) changes: Vec<(Time, timebound_fabric::Change)>,
+    /// Real switches of the network, and what runs them.
+    pub(crate) switches: Option<(Switches, Ovs)>,
     pub(crate) programs: Programs,
     /// The namespace from which a run on two machines was started.
     pub(crate) outside: Option<OwnedFd>,
@@ -116,6 +120,7 @@ impl Run {
             prepared.groups.clone(),
             keeper,
             choice.back_end,
+            prepared.switches.as_ref().map(|(switches, _)| switches),
         )?;
         if let (Some(cut), Some(outside)) = (&prepared.plan.cut, &prepared.outside) {
             let index = tunnel::open(&prepared.plan, cut, outside.as_fd(), nodes.fabric.as_fd())?;
@@ -128,7 +133,8 @@ impl Run {
         let plan = &prepared.plan;
         // Before the first thread of ours: a fork takes only the calling one along.
         let traffic = Traffic::fork(plan, &nodes)?;
-        let stage = Stage::open(plan, &prepared.network, &nodes, &choice)?;
+        let switches = prepared.switches.as_ref().map(|(switches, _)| switches);
+        let stage = Stage::open(plan, &prepared.network, &nodes, &choice, switches)?;
         times.bring_up_ns = times.bring_up_ns.max(clock::monotonic() - begun);
         let statistics = match plan.statistics.node_interval_ns {
             0 => NodeStatistics::unwritten(),
@@ -161,9 +167,11 @@ impl Run {
     }
 
     fn measure(&mut self) -> Result<(), Failure> {
+        self.start_switches()?;
         if self.prepared.plan.preflight.enabled {
             self.check_conditions()?;
         }
+        self.hand_to_controller()?;
         self.set_up()?;
         self.begin()?;
         let result = self.watch();
@@ -171,6 +179,54 @@ impl Run {
             self.measured = clock::monotonic().saturating_sub(epoch);
         }
         result
+    }
+
+    /// Real switches as the network has them, forwarding along the compiled routes.
+    fn start_switches(&mut self) -> Result<(), Failure> {
+        let Some((switches, ovs)) = self.prepared.switches.clone() else {
+            return Ok(());
+        };
+        self.phase("switches");
+        let begun = clock::monotonic();
+        ovs.create(&self.nodes, &switches, &self.prepared.plan.folder)?;
+        for daemon in crate::switches::DAEMONS {
+            self.prepared.programs.start_early(&self.nodes, daemon)?;
+            while !self.prepared.programs.are_ready(&self.nodes)? {
+                self.tick(TICK)?;
+            }
+        }
+        ovs.build(&self.nodes, &switches)?;
+        let stations: Vec<Station> = (self.nodes.list.iter())
+            .map(|node| Station {
+                node: node.id,
+                address: node.address,
+                mac: node.mac,
+            })
+            .collect();
+        let network = &self.prepared.network;
+        let rules = crate::switches::rules(network, &switches, &stations, &self.prepared.plan.markers)?;
+        ovs.install(&self.nodes, &switches, &rules)?;
+        self.times.switches_ns = clock::monotonic() - begun;
+        Ok(())
+    }
+
+    /// What the pre-flight check needed goes; from now on a controller decides, if there is one.
+    fn hand_to_controller(&mut self) -> Result<(), Failure> {
+        match &self.prepared.switches {
+            Some((switches, ovs)) => match &switches.controller {
+                Some(controller) => ovs.hand_over(&self.nodes, switches, controller),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// The fabric leaves to the real switches what is theirs.
+    fn with_switches(&self, mut fabric: Box<Fabric>) -> Box<Fabric> {
+        if let Some((switches, _)) = &self.prepared.switches {
+            fabric.hand_over(&switches.nodes());
+        }
+        fabric
     }
 
     fn check_conditions(&mut self) -> Result<(), Failure> {
@@ -182,7 +238,13 @@ impl Run {
 
         loop {
             let plan = &self.prepared.plan;
-            let result = preflight::check(plan, &network, &unprobed, &self.nodes, &self.stage);
+            let switches = self
+                .prepared
+                .switches
+                .as_ref()
+                .map(|(switches, _)| switches.nodes());
+            let switches = switches.unwrap_or_default();
+            let result = preflight::check(plan, &network, &switches, &unprobed, &self.nodes, &self.stage);
             self.times.preflight_ns = clock::monotonic() - begun;
             let lines = result?;
             let failed = preflight::verdict(&lines).map(|(blame, check)| (blame, sentence(check)));
@@ -221,7 +283,8 @@ impl Run {
         self.phase("setup");
         let begun = clock::monotonic();
         let (plan, network) = (&self.prepared.plan, &self.prepared.network);
-        let mut fabric = conditions::measured(&conditions::unimpaired(network), plan.seed, &[]);
+        let fabric = conditions::measured(&conditions::unimpaired(network), plan.seed, &[]);
+        let mut fabric = self.with_switches(fabric);
         fabric.cut(&tunnel::ports(plan.cut.as_ref(), network));
         self.stage.send(Command::Open(Lane {
             kind: Kind::Setup,
@@ -296,7 +359,7 @@ impl Run {
             changes,
             ..
         } = &self.prepared;
-        let mut fabric = conditions::measured(network, plan.seed, changes);
+        let mut fabric = self.with_switches(conditions::measured(network, plan.seed, changes));
         fabric.cut(&tunnel::ports(plan.cut.as_ref(), network));
         let epoch = agreed.unwrap_or_else(|| clock::monotonic() + LEAD);
         self.stage.send(Command::Open(Lane {
@@ -522,6 +585,7 @@ impl Run {
             lifecycle: self.desk.reports(),
             warnings: std::mem::take(&mut self.warnings),
             cut: plane.cut,
+            switches: plane.switches,
         };
         (report, failure)
     }

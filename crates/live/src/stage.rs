@@ -4,12 +4,14 @@ use crate::capture;
 use crate::choice::{BackEnd, Choice};
 use crate::failure::Failure;
 use crate::kernel::{clock, ring, send, uring};
+use crate::nodes::LABELS;
 use crate::nodes::Nodes;
 use crate::plan::Plan;
 use crate::plane::{
     Attachments, Buffers, Command, Departures, Directory, Flows, Handover, Inlet, Inline, Judged, OVERHEAD,
-    Outlet, Plane, PlaneReport, Setup, Shared, Standing, Tap, spread,
+    Outlet, Plane, PlaneReport, Setup, Shared, Standing, Switched, Tap, spread,
 };
+use crate::switches::Switches;
 use crate::writer::{ProbeLog, Progress, QUEUE, Writer};
 use std::collections::BTreeMap;
 use std::io;
@@ -45,6 +47,7 @@ impl Stage {
         network: &Arc<Network>,
         nodes: &Nodes,
         choice: &Choice,
+        switches: Option<&Switches>,
     ) -> Result<Self, Failure> {
         let (captures, taps, capture_ring) =
             capture::create(&plan.captures, &plan.folder, network, clock::realtime_offset())?;
@@ -64,6 +67,7 @@ impl Stage {
             plan,
             network,
             nodes,
+            switches,
             tap: Tap::new(taps, capture_ring),
             records: producer,
             shared: Arc::clone(&shared),
@@ -148,6 +152,7 @@ struct Parts<'a> {
     plan: &'a Plan,
     network: &'a Arc<Network>,
     nodes: &'a Nodes,
+    switches: Option<&'a Switches>,
     tap: Tap,
     records: rtrb::Producer<crate::writer::Item>,
     shared: Arc<Shared>,
@@ -164,7 +169,8 @@ fn start(
     choice: &Choice,
 ) -> Result<JoinHandle<PlaneReport>, Failure> {
     let tunnel = parts.nodes.tunnel.map_or(0, |_| OVERHEAD as u32);
-    let mtu = parts.nodes.list.iter().map(|node| node.mtu).max().unwrap_or(1500) + tunnel;
+    let labels = parts.switches.map_or(0, |_| LABELS);
+    let mtu = parts.nodes.list.iter().map(|node| node.mtu).max().unwrap_or(1500) + tunnel + labels;
     let pieces = choice.threads.max(1);
     match choice.back_end {
         BackEnd::Ring => {
@@ -252,6 +258,11 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
     );
     outlet.stopped = Arc::clone(&parts.shared.stopped);
     outlet.open_tunnel(parts.nodes.tunnel);
+    outlet.open_switches(
+        parts
+            .switches
+            .map(|switches| Switched::new(switches, parts.network, parts.plan.duration_ns)),
+    );
     let plane = Plane::new(Setup {
         inlet,
         outlet,
@@ -265,6 +276,9 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
             gateways: gateway_of_each(parts.plan, parts.nodes),
         },
         classes: parts.network.streams.iter().map(|stream| stream.class).collect(),
+        marks: parts
+            .switches
+            .is_some_and(|switches| switches.controller.is_none()),
         shared: parts.shared,
         commands,
         port_interval: parts.plan.statistics.port_interval_ns,

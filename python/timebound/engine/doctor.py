@@ -10,6 +10,7 @@ from typing import Any
 
 from timebound import _core
 from timebound.engine.programs import PACKAGES, SERVERS
+from timebound.stacks import switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def examine() -> tuple[list[Check], list[str]]:
             + ("" if found["cgroups_writable"] else " need root"),
         ),
         gateway_programs(),
+        real_switches(),
         Check("clock", found["clock_source"] == "tsc", False, f"clock source {found['clock_source']}"),
     ]
     return checks, list(found["advice"])
@@ -62,6 +64,14 @@ def gateway_programs() -> Check:
     return Check(
         "gateways", not missing, False, f"{what}: sudo apt-get install {' '.join(missing)}" if missing else what
     )
+
+
+def real_switches() -> Check:
+    """What switches with `engine: ovs` start."""
+    missing = switches.missing(f"{os.environ.get('PATH', os.defpath)}:{SERVERS}")
+    what = "Open vSwitch: switches with engine: ovs"
+    advice = f"{what}: sudo apt-get install --no-install-recommends {switches.PACKAGE}"
+    return Check("real switches", not missing, False, advice if missing else what)
 
 
 def can_emulate() -> bool:

@@ -20,7 +20,7 @@ from timebound.engine.nodes import host_plan
 from timebound.engine.pair import Pair, PairError
 from timebound.engine.predict import Prediction
 from timebound.scenario.model import Event, MqttStack, Scenario
-from timebound.stacks import hardware
+from timebound.stacks import hardware, switches
 
 SETTLE_NS = 1_000_000_000
 RECONNECT_NS = 200_000_000
@@ -73,7 +73,11 @@ def emulation_plan(
         }
     base = Path(scenario.file).resolve().parent if scenario.file else Path.cwd()
     programs = [
-        {**program, "folder": str(base / program["folder"])} if program.get("folder") else program
+        switches.in_folder(program, folder.resolve())
+        if program["node"] == switches.NODE
+        else {**program, "folder": str(base / program["folder"])}
+        if program.get("folder")
+        else program
         for program in plan.programs
     ]
     return {
@@ -108,6 +112,7 @@ def emulation_plan(
         "precision": run.precision.stated(),
         "data_plane": run.data_plane.plan(),
         "record_ingress": record_ingress,
+        "switches": switches.switches_plan(scenario),
         "cut": None if pair is None else pair.cut_plan(),
         "force_rootless": rootless,
         "control": _listing(scenario),

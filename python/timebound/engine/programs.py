@@ -7,8 +7,9 @@ import re
 import shutil
 
 from timebound.engine.core import problem_at
+from timebound.engine.folder import FolderError
 from timebound.scenario.problems import Problem, ScenarioError
-from timebound.stacks import Plan, hardware
+from timebound.stacks import Plan, hardware, switches
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SERVERS = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -18,23 +19,45 @@ PACKAGES = {"mosquitto": "mosquitto", "nft": "nftables", "dnsmasq": "dnsmasq-bas
 """Of Debian, for programs that stacks and gateways start."""
 
 
+def check_switches(plan: Plan) -> None:
+    """Can the plan's real switches be had here?
+
+    Raises:
+        FolderError: a program of Open vSwitch is missing (exit code 3).
+    """
+    real = next((index for index, node in enumerate(plan.scenario.nodes) if node.engine == "ovs"), None)
+    missing = [] if real is None else switches.missing(f"{os.environ.get('PATH', os.defpath)}:{SERVERS}")
+    if real is not None and missing:
+        name = plan.scenario.nodes[real].name
+        message = f"{name!r} is to be a real switch, and {', '.join(missing)} of Open vSwitch cannot be found"
+        hint = f"install it (sudo apt-get install {switches.PACKAGE}), or take engine: fabric"
+        problem = problem_at(plan.scenario, f"nodes[{real}].engine", message, hint)
+        raise FolderError(problem.render(), hint, 3)
+
+
 def resolve(plan: Plan) -> None:
     """Replaces the first word of every command by the program's path.
 
     Raises:
         ScenarioError: a program that does not exist or cannot be run, a name that cannot name a log.
+        FolderError: real switches, and Open vSwitch is not installed.
     """
+    check_switches(plan)
     problems: list[Problem] = []
     names = [node.name for node in plan.scenario.nodes]
     for program in plan.programs:
-        place = "stack" if program["name"].startswith("broker-") else f"nodes[{names.index(program['node'])}].run"
+        if program["node"] == switches.NODE:
+            place = "network.controller"
+        else:
+            place = "stack" if program["name"].startswith("broker-") else f"nodes[{names.index(program['node'])}].run"
         if NAME.fullmatch(program["name"]) is None:
             message = f"{program['name']!r} cannot name a log file"
             problems.append(problem_at(plan.scenario, place, message, "use letters, digits, '.', '-' and '_'"))
         command = program["argv"][0]
         found = shutil.which(command, path=f"{os.environ.get('PATH', os.defpath)}:{SERVERS}")
         if found is None:
-            message = f"program {command!r} of node {program['node']!r} does not exist here, or cannot be run"
+            owner = "controller" if program["node"] == switches.NODE else f"node {program['node']!r}"
+            message = f"program {command!r} of {owner} does not exist here, or cannot be run"
             package = PACKAGES.get(command, "the package that has it")
             problems.append(problem_at(plan.scenario, place, message, f"install it (sudo apt-get install {package})"))
         else:

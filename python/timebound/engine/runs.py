@@ -29,6 +29,7 @@ from timebound.stacks.parts import computer, take_part
 EXIT_OK, EXIT_NOT_MET = 0, 1
 PHASES = {
     "network": "building the network",
+    "switches": "starting Open vSwitch",
     "preflight": "proving the emulated conditions",
     "setup": "starting programs, connecting clients",
     "measure": "measuring",

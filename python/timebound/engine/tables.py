@@ -180,6 +180,22 @@ def link_series(measured: Measured, prediction: Prediction, step_ns: int, steps:
     return series
 
 
+def switches(measured: Measured) -> list[dict[str, Any]]:
+    """What each real switch took for the frames that passed it, microseconds."""
+    kept = ("switch", "arrived", "left", "vanished", "entered", "above", "below")
+    return [
+        {key: switch[key] for key in kept}
+        | {
+            "declared_us": [figures.micros(switch["declared_min_ns"]), figures.micros(switch["declared_max_ns"])],
+            "transit_us": {"min": figures.micros(switch["transit_min_ns"])}
+            | {name: figures.micros(value) for name, value in switch["transit_ns"].items()},
+            "slowest_at_s": switch["slowest_at_ns"] / 1e9,
+            "histogram": [[figures.micros(upper), copies] for upper, copies in switch["histogram"]],
+        }
+        for switch in measured.live.get("switches", [])
+    ]
+
+
 def precision(measured: Measured, flows: list[dict[str, Any]], warm_up_ns: int) -> dict[str, Any]:
     """The run's certificate: lateness in microseconds, times in seconds of run time (warm-up included)."""
     live: dict[str, Any] = measured.live["precision"]

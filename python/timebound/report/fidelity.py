@@ -78,6 +78,8 @@ def fidelity(run: Run) -> Markup:
         shown,
         picture(run, "fidelity", course, "The emulator's lateness over time was not recorded.") if ran else None,
         picture(run, "lateness", caption, "The emulator's lateness was not recorded.") if ran else None,
+        el("h3", "Real switches") if run.switches else None,
+        tables.switches(run).render() if run.switches else None,
         el("h3", "Pre-flight check") if ran else None,
         (checks.render() if checks.rows else el("p", "No check was recorded.", class_="note")) if ran else None,
     )

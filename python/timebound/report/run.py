@@ -330,6 +330,8 @@ class Run:
     notes: tuple[str, ...] = ()
     explained: tuple[Explained, ...] = ()
     packets: Mapping[str, Any] = field(default_factory=dict)
+    switches: list[Mapping[str, Any]] = field(default_factory=list)
+    """Real ones."""
     method: Mapping[str, Any] = field(default_factory=dict)
     """Figures of a method that was asked for beside the bound."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
@@ -373,6 +375,7 @@ class Run:
             method=mapping(summary.get("method")),
             explained=tuple(Explained.parse(entry) for entry in items(summary.get("explained"))),
             packets=mapping(summary.get("packets")),
+            switches=items(summary.get("switches")),
             notes=tuple(text(note) for note in notes) if isinstance(notes, list) else (),
         )
 

@@ -336,6 +336,44 @@ def undeclared(run: Run) -> Table:
     return Table("table-undeclared", caption, columns, rows, len(run.undeclared))
 
 
+def switches(run: Run) -> Table:
+    """Transit times of real switches beside what is declared of them."""
+    rows = []
+    for raw in run.switches[:MOST_ROWS]:
+        transit, declared = mapping(raw.get("transit_us")), raw.get("declared_us")
+        least, greatest = declared if isinstance(declared, list) and len(declared) == 2 else (None, None)
+        above, below = figure(raw.get("above")), figure(raw.get("below"))
+        cells = [
+            Cell(f"{time_text(figure(least))} to {time_text(figure(greatest))}"),
+            *(time_cell(figure(transit.get(name))) for name in ("min", "p50", "p99", "p999", "max")),
+            count_cell(figure(raw.get("left"))),
+            count_cell(above, bad=True),
+            count_cell(below, bad=True),
+            count_cell(figure(raw.get("vanished"))),
+            count_cell(figure(raw.get("entered"))),
+        ]
+        rows.append(Row(text(raw.get("switch")), cells, bad=bool(above or below)))
+    caption = (
+        "How long each real switch kept frames, from their last bit on the link to the moment it sent them; the emulator's own lateness "
+        "is in it. Frames above or below the declared range disturb the run: the bounds assume the range."
+    )
+    head = (
+        "switch",
+        "declared",
+        "least",
+        "median",
+        "p99",
+        "p99.9",
+        "most",
+        "copies sent",
+        "above",
+        "below",
+        "dropped",
+        "its own",
+    )
+    return Table("table-switches", caption, head, rows, len(run.switches))
+
+
 def preflight(run: Run) -> Table:
     checks = items(run.precision.get("preflight"))
     rows = []

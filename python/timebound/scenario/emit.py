@@ -11,6 +11,7 @@ from typing import Any
 from timebound.scenario.emit_broker import broker, way
 from timebound.scenario.emit_hardware import hardware, machines
 from timebound.scenario.emit_media import tdma, token_bucket
+from timebound.scenario.emit_switches import controller
 from timebound.scenario.model import (
     Background,
     Direction,
@@ -53,6 +54,8 @@ def to_yaml(scenario: Scenario) -> str:
     ]
     lines += _list("  links", (_link(link) for link in scenario.links), "  ")
     lines += machines(scenario)
+    if scenario.controller is not None:
+        lines.append(f"  controller: {flow_style(controller(scenario))}")
     lines += _list("flows", (_flow_entry(flow) for flow in scenario.flows))
     lines.append(f"stack: {flow_style(_stack(scenario.stack))}")
     lines += _list("background", (_background(item) for item in scenario.background))
@@ -128,6 +131,8 @@ def _node(node: Node, scenario: Scenario) -> dict[str, Any]:
         entry["address"] = "dhcp"
     if node.kind == "switch":
         entry["delay"] = f"{format_time(node.switching_min_ns)}..{format_time(node.switching_max_ns)}"
+        if node.engine != "fabric":
+            entry["engine"] = node.engine
         if node.replication_max_ns:
             entry["replication"] = f"{format_time(node.replication_min_ns)}..{format_time(node.replication_max_ns)}"
     if node.address is not None:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -17,6 +26,15 @@ from timebound.scenario import units
 def fail(message: str, hint: str) -> PydanticCustomError:
     """An error whose hint survives the trip through pydantic."""
     return PydanticCustomError("scenario", "{message}", {"message": message, "hint": hint})
+
+
+def _word(value: Any) -> Any:
+    """Arguments are often numbers (`[ping, -c, 3]`); the program gets them as text."""
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+Word = Annotated[str, BeforeValidator(_word), WithJsonSchema({"type": ["string", "number"]})]
+"""A word of a command, or the value of an environment variable."""
 
 
 @dataclass(frozen=True, eq=False)

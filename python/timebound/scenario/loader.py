@@ -24,6 +24,7 @@ from timebound.scenario.resolve_routes import assign
 from timebound.scenario.resolve_run import resolve_background, resolve_run
 from timebound.scenario.resolve_schedule import event_times, resolve_events
 from timebound.scenario.resolve_shared import check_shared
+from timebound.scenario.resolve_switches import resolve_controller
 from timebound.scenario.sources import read
 from timebound.scenario.tree import Sources, TooManyProblemsError, decode, to_plain
 
@@ -107,6 +108,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
     events = resolve_events(checked.at, times, net, profiles, end, context)
     node_events = resolve_node_events(checked.at, times, net, context)
     run = resolve_run(checked.run, net, context)
+    computers = resolve_machines(checked.network.machines, net.nodes, net.links, context)
     return Scenario(
         name=checked.name,
         description=checked.description,
@@ -119,7 +121,8 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
         events=events,
         node_events=node_events,
         run=run,
-        machines=resolve_machines(checked.network.machines, net.nodes, net.links, context),
+        machines=computers,
+        controller=resolve_controller(checked.network.controller, net.nodes, net.links, computers, context),
         file=str(file) if file else None,
         locations=context.locations,
         warnings=tuple(dict.fromkeys(context.sources.warnings)),

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.model_hardware import Computer, Interface, Machine
 from timebound.scenario.model_media import Slots, TokenBucket
+from timebound.scenario.model_switches import Controller
 from timebound.scenario.problems import Place, Problem
 from timebound.scenario.traces import Trace
 
@@ -80,7 +81,8 @@ class Node:
     replication_min_ns: int = 0
     """What a switch adds for a flow that it sends on over several ports, least and greatest."""
     replication_max_ns: int = 0
-    engine: Literal["fabric"] = "fabric"
+    engine: Literal["fabric", "ovs"] = "fabric"
+    """Of a switch: the emulated network itself, or a bridge of a real Open vSwitch."""
     address: str | None = None
     """IPv4 address; `None`: the emulation plan assigns one."""
     mtu: int = 1500
@@ -563,6 +565,8 @@ class Scenario:
     run: Run
     machines: tuple[Computer, ...] = ()
     """The computers that emulate the network together; none: one does."""
+    controller: Controller | None = None
+    """Of the real switches; `None`: they forward along the routes of the scenario."""
     file: str | None = field(default=None, compare=False)
     """The file it was loaded from."""
     locations: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
@@ -579,6 +583,11 @@ class Scenario:
     def hosts(self) -> tuple[Node, ...]:
         """All hosts in the order of declaration."""
         return tuple(node for node in self.nodes if node.kind == "host")
+
+    @property
+    def real_switches(self) -> tuple[Node, ...]:
+        """Switches that are bridges of a real Open vSwitch."""
+        return tuple(node for node in self.nodes if node.engine == "ovs")
 
     def declaration(self) -> dict[str, Any]:
         """The network as `Declaration` JSON, without streams: those are the stack's to add."""

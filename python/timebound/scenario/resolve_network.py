@@ -51,6 +51,7 @@ _LINK_FIELDS = {
 }
 _NODE_FIELDS = {
     "delay": "switching_min_ns",
+    "engine": "engine",
     "replication": "replication_min_ns",
     "mtu": "mtu",
     "address": "address",

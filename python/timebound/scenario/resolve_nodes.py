@@ -14,6 +14,7 @@ from timebound.scenario.context import Context, close_to
 from timebound.scenario.model import Gateway, Node, NodeFile, Program
 from timebound.scenario.names import MOST_NAMES, RangeError, expand
 from timebound.scenario.resolve_hardware import with_hardware
+from timebound.scenario.resolve_switches import DELAY_NS, check_engine
 from timebound.scenario.tree import Mapping, Path, find
 
 MOST_FILE_BYTES = 1 << 20
@@ -185,11 +186,13 @@ def merge(base: shape.Node, own: shape.Node) -> shape.Node:
 def make_node(definition: Definition, defaults: shape.Defaults, context: Context) -> Node:
     """The resolved node; problems go to `context`."""
     name, node = definition.name, definition.shape
-    _check(definition, context)
+    _check(definition, defaults, context)
     assert node.kind is not None
     # The shape has renamed a bridge already; a gateway is a host that joins two subnets.
     kind = "switch" if node.kind == "bridge" else "host" if node.kind == "gateway" else node.kind
-    delay = (node.delay or defaults.switch.delay or (0, 0)) if kind == "switch" else (0, 0)
+    real = kind == "switch" and (node.engine or defaults.switch.engine) == "ovs"
+    unstated = DELAY_NS if real else (0, 0)
+    delay = (node.delay or defaults.switch.delay or unstated) if kind == "switch" else (0, 0)
     copying = (node.replication or defaults.switch.replication or (0, 0)) if kind == "switch" else (0, 0)
     if kind != "host":
         return Node(
@@ -199,6 +202,7 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
             switching_max_ns=delay[1],
             replication_min_ns=copying[0],
             replication_max_ns=copying[1],
+            engine="ovs" if real else "fabric",
             latitude=node.latitude,
             longitude=node.longitude,
         )
@@ -226,14 +230,9 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
     return with_hardware(resolved, node, definition.path, context)
 
 
-def _check(definition: Definition, context: Context) -> None:
+def _check(definition: Definition, defaults: shape.Defaults, context: Context) -> None:
     name, node = definition.name, definition.shape
-    if node.engine == "ovs":
-        context.error(
-            definition.at(context, "engine"),
-            "engine ovs is not available in this version",
-            "leave engine out: the fabric forwards, with the switching delay under delay",
-        )
+    check_engine(definition, defaults, context)
     for key in _HOST_KEYS:
         if getattr(node, key) and node.kind not in _HOSTS:
             shown = key.replace("_", "-")

@@ -14,6 +14,11 @@ LEAST_FRAMES = 4
 
 def resolve_data_plane(plane: DataPlaneShape, net: Net, context: Context) -> DataPlane:
     """Checks that back-pressure has one link to follow at every host."""
+    real = next((name for name, node in net.nodes.items() if node.engine == "ovs"), None)
+    if plane.back_end == "tap" and real is not None:
+        message = f"TAP devices carry hosts only, and {real!r} is a real switch"
+        path = ("run", to_key("data_plane"), to_key("back_end"))
+        context.error(path, message, "leave back-end out, or take ring")
     if plane.back_pressure:
         _check_back_pressure(net, context)
     return DataPlane(back_end=plane.back_end, threads=plane.threads, back_pressure=plane.back_pressure)

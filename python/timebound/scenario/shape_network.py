@@ -20,10 +20,12 @@ from timebound.scenario.fields import (
     Size,
     Time,
     TimeRange,
+    Word,
     fail,
 )
 from timebound.scenario.shape_hardware import Computer, InterfaceField, Vm
 from timebound.scenario.shape_media import Tdma
+from timebound.scenario.shape_switches import ControllerField
 
 _SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
 _TIME_SCHEMA = {"type": "string", "pattern": units.TIME.pattern, "examples": ["1 ms"]}
@@ -277,14 +279,6 @@ def _link(value: Any) -> Any:
 LinkField = Annotated[Link, Short(_link, {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2})]
 
 
-def _word(value: Any) -> Any:
-    """Arguments are often numbers (`[ping, -c, 3]`); the program gets them as text."""
-    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
-Word = Annotated[str, BeforeValidator(_word), WithJsonSchema({"type": ["string", "number"]})]
-
-
 class Program(Shape):
     """A program that a host runs, in the host's own network namespace. A list of words is the command alone."""
 
@@ -410,6 +404,14 @@ class SwitchDefaults(Shape):
     )
 
 
+class AllSwitches(SwitchDefaults):
+    """What every switch has that does not state its own."""
+
+    engine: Literal["fabric", "ovs"] = Field(
+        default="fabric", description="what forwards in every switch that does not state its own", examples=["ovs"]
+    )
+
+
 def _without_bridge(kind: str) -> str:
     """A bridge is a switch under its older name (IEEE 802.1D says bridge for both)."""
     return "switch" if kind == "bridge" else kind
@@ -461,8 +463,11 @@ class Node(HostDefaults, SwitchDefaults):
         description="host name; default: its name; may hold ${node} and ${index}",
         examples=["meter-${index}"],
     )
-    engine: Literal["fabric", "ovs"] = Field(
-        default="fabric", description="what forwards in a switch; only fabric in this version", examples=["fabric"]
+    engine: Literal["fabric", "ovs"] | None = Field(
+        default=None,
+        description="what forwards in a switch: fabric, or ovs: a bridge of a real Open vSwitch between emulated links "
+        "(docs/switches.md); default: that of network.defaults, else fabric",
+        examples=["ovs"],
     )
     address: str | None = Field(
         default=None,
@@ -516,7 +521,7 @@ class Defaults(Shape):
     """Defaults for links, switches and hosts."""
 
     link: LinkDefaults = Field(default_factory=LinkDefaults, description="for every link")
-    switch: SwitchDefaults = Field(default_factory=SwitchDefaults, description="for every switch")
+    switch: AllSwitches = Field(default_factory=AllSwitches, description="for every switch")
     host: HostDefaults = Field(default_factory=HostDefaults, description="for every host")
 
 
@@ -541,6 +546,11 @@ class Network(Shape):
         default_factory=dict,
         description="two computers that emulate the network together (emulate --machine)",
         examples=[{"a": {"nodes": ["h1", "s1"], "address": "192.0.2.1"}}],
+    )
+    controller: ControllerField | None = Field(
+        default=None,
+        description="OpenFlow controller of the switches with engine: ovs; without one they forward along the scenario's routes",
+        examples=[{"program": ["timebound", "controller"], "ready-file": "controller-ready"}],
     )
     import_: Annotated[Import, Short(_import, {"type": "string"})] | None = Field(
         default=None, description="a topology file", examples=["backbone.gml"]

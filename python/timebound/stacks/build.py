@@ -6,7 +6,7 @@ import ipaddress
 from collections import Counter
 
 from timebound.scenario.model import MqttStack, Scenario
-from timebound.stacks import background, gateway, hardware, mqtt, udp, ways
+from timebound.stacks import background, gateway, hardware, mqtt, switches, udp, ways
 from timebound.stacks.gateway import subnets_of
 from timebound.stacks.plan import Plan, PlanError
 
@@ -52,6 +52,12 @@ def build_plan(scenario: Scenario) -> Plan:
                     "start_ns": program.start_ns or None,
                 }
             )
+    controller = switches.program(scenario)
+    if controller is not None:
+        plan.programs.append(controller)
+        plan.notes.append(
+            "The real switches' controller decides ways and classes; bounds and simulation assume the scenario's own."
+        )
     hardware.withdraw(plan)
     return plan
 

@@ -3,12 +3,14 @@
 mod back_pressure;
 mod entrance;
 mod room;
+mod yard;
 
 #[allow(
     unused_imports,
     reason = "what `Nodes::entrance` returns has a name for those who keep it"
 )]
 pub(crate) use entrance::Entrance;
+pub(crate) use yard::LABELS;
 
 use crate::cgroups::Cgroups;
 use crate::choice::BackEnd;
@@ -16,6 +18,7 @@ use crate::failure::Failure;
 use crate::hardware::{self, Keeper};
 use crate::kernel::{check, ethtool, netlink, tap};
 use crate::plan::{FilePlan, HardwarePlan, HostPlan, Plan};
+use crate::switches::Switches;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
@@ -33,7 +36,7 @@ const ETH1: u32 = 3;
 /// Below this the kernel's own lower limits of segment size and path MTU (256 and 552 bytes) need a word.
 const SMALL_MTU: u32 = 600;
 /// Index of the near end of host 0.
-const FIRST_INTERFACE: u32 = 16;
+pub(crate) const FIRST_INTERFACE: u32 = 16;
 
 /// What every node gets before its interface appears. IPv6 is off since nothing declares its chatter; the neighbour times
 /// keep address resolution (answered from the model, so never wrong) from being repeated during a run.
@@ -119,6 +122,8 @@ pub(crate) struct Nodes {
     pub(crate) fabric: OwnedFd,
     /// Interface of the tunnel to the other machine of the run, and the run's number.
     pub(crate) tunnel: Option<(u32, u32)>,
+    /// Where real switches run, if any.
+    yard: Option<Node>,
     /// Nodes of the other machine, switches too.
     pub(crate) remote: BTreeSet<NodeId>,
     /// What could not be set, for the report.
@@ -132,10 +137,13 @@ impl Nodes {
         self.by_name.get(name).copied()
     }
 
-    /// The node of this name.
+    /// The node of this name, or where the real switches run ([`crate::plan::SWITCHES`]).
     #[must_use]
     pub(crate) fn get(&self, name: &str) -> Option<&Node> {
-        self.by_name.get(name).map(|index| &self.list[*index])
+        match self.by_name.get(name) {
+            Some(index) => Some(&self.list[*index]),
+            None => self.yard.as_ref().filter(|yard| yard.name == name),
+        }
     }
 }
 
@@ -174,6 +182,7 @@ pub(crate) fn bring_up(
     groups: Option<Arc<Cgroups>>,
     keeper: Option<&mut Keeper>,
     back_end: BackEnd,
+    switches: Option<&Switches>,
 ) -> Result<Nodes, Failure> {
     let identities = check_hosts(plan, network)?;
     let mut warnings = BTreeSet::new();
@@ -223,6 +232,11 @@ pub(crate) fn bring_up(
     if back_end == BackEnd::Ring {
         connect(plan, &list).map_err(|error| Failure::host("cannot create veth pairs", error))?;
     }
+    let mtu = plan.hosts.iter().map(|host| host.mtu).max().unwrap_or(1500);
+    let yard = switches
+        .map(|switches| yard::make(switches, mtu, &mut warnings))
+        .transpose()
+        .map_err(|error| Failure::host("cannot create the namespace of the real switches", error))?;
     configure(plan, network, &list)?;
     let hosts_file = plan.folder.join("hosts");
     std::fs::write(&hosts_file, hosts(&list))
@@ -240,6 +254,7 @@ pub(crate) fn bring_up(
         groups,
         fabric,
         tunnel: None,
+        yard,
         remote: remote(plan, network),
         prefix: plan.hosts.first().map_or(16, |host| host.prefix),
         warnings: warnings.into_iter().collect(),
@@ -370,6 +385,11 @@ fn shared_namespace(list: &[Node], host: &HostPlan, owner: &str) -> Result<Owned
     owner.namespace.try_clone().map_err(why)
 }
 
+/// What every new namespace gets.
+fn fresh(warnings: &mut BTreeSet<String>) {
+    write_sysctls(&SYSCTLS, warnings);
+}
+
 /// A new network namespace; the calling thread ends up in it.
 fn fresh_namespace(host: &HostPlan, warnings: &mut BTreeSet<String>) -> Result<OwnedFd, Failure> {
     let why = |error| {
@@ -380,7 +400,7 @@ fn fresh_namespace(host: &HostPlan, warnings: &mut BTreeSet<String>) -> Result<O
     };
     // SAFETY: takes one integer; only this helper thread changes namespace.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map_err(why)?;
-    write_sysctls(&SYSCTLS, warnings);
+    fresh(warnings);
     if host.mtu < SMALL_MTU {
         let mtu = host.mtu.to_string();
         write_sysctls(&[("net/ipv4/route/min_pmtu", mtu.as_str())], warnings);

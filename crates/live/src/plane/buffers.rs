@@ -15,6 +15,14 @@ pub(crate) struct Meta {
     pub(crate) ingress: u64,
     /// Leaves (of the first 64) that have had a copy.
     pub(crate) seen: u64,
+    /// What it shares with others that were one frame with it before a switch copied or changed it; 0: nothing.
+    pub(crate) origin: u32,
+}
+
+/// What is common to all that became of a frame.
+struct Origin {
+    references: u32,
+    seen: u64,
 }
 
 struct Slot {
@@ -28,6 +36,9 @@ pub(crate) struct Buffers {
     blocks: Vec<Box<[u8]>>,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Number `n` of an origin is at `n - 1`.
+    origins: Vec<Origin>,
+    free_origins: Vec<u32>,
 }
 
 const BLOCK_SLOTS: usize = 1024;
@@ -40,6 +51,8 @@ impl Buffers {
             blocks: Vec::with_capacity(256),
             slots: Vec::new(),
             free: Vec::new(),
+            origins: Vec::new(),
+            free_origins: Vec::new(),
         };
         while buffers.slots.len() < reserve {
             buffers.grow();
@@ -77,7 +90,65 @@ impl Buffers {
             references: 1,
         };
         self.bytes_mut(handle).copy_from_slice(bytes);
+        self.share(meta.origin);
         handle
+    }
+
+    /// What is known of a frame, to be given to its successors; with a reference to its origin, which is to be given back ([`Buffers::forget`]).
+    pub(crate) fn identify(&mut self, handle: u32) -> Meta {
+        let meta = *self.meta(handle);
+        let mut number = meta.origin;
+        if number == 0 {
+            let origin = Origin {
+                references: 1,
+                seen: meta.seen,
+            };
+            number = match self.free_origins.pop() {
+                Some(number) => {
+                    self.origins[number as usize - 1] = origin;
+                    number
+                }
+                None => {
+                    self.origins.push(origin);
+                    self.origins.len() as u32
+                }
+            };
+            self.meta_mut(handle).origin = number;
+        }
+        self.share(number);
+        Meta {
+            origin: number,
+            ..meta
+        }
+    }
+
+    fn share(&mut self, origin: u32) {
+        if let Some(origin) = (origin as usize).checked_sub(1) {
+            self.origins[origin].references += 1;
+        }
+    }
+
+    /// Gives a reference to an origin back.
+    pub(crate) fn forget(&mut self, origin: u32) {
+        let Some(place) = (origin as usize).checked_sub(1) else {
+            return;
+        };
+        self.origins[place].references -= 1;
+        if self.origins[place].references == 0 {
+            self.free_origins.push(origin);
+        }
+    }
+
+    /// Notes that the leaves of these bits have a copy; true if one of them had one already.
+    pub(crate) fn see(&mut self, handle: u32, bits: u64) -> bool {
+        let origin = (self.meta(handle).origin as usize).checked_sub(1);
+        let seen = match origin {
+            Some(place) => &mut self.origins[place].seen,
+            None => &mut self.meta_mut(handle).seen,
+        };
+        let before = *seen & bits != 0;
+        *seen |= bits;
+        before
     }
 
     /// A second frame like the first, with one reference.
@@ -88,6 +159,7 @@ impl Buffers {
         let copy = self.free.pop().expect("just grown");
         let meta = *self.meta(handle);
         self.slots[copy as usize] = Slot { meta, references: 1 };
+        self.share(meta.origin);
         let (from, range) = self.range(handle);
         let (to, place) = self.range(copy);
         if from == to {
@@ -139,7 +211,9 @@ impl Buffers {
         let slot = &mut self.slots[handle as usize];
         slot.references -= 1;
         if slot.references == 0 {
+            let origin = slot.meta.origin;
             self.free.push(handle);
+            self.forget(origin);
         }
     }
 
@@ -172,6 +246,32 @@ mod tests {
         );
         buffers.release(handle);
         assert_eq!(buffers.used(), 0);
+    }
+
+    #[test]
+    fn successors_share_what_leaves_have_had_until_the_last_of_them_is_gone() {
+        let mut buffers = Buffers::new(64, 1);
+        let first = buffers.insert(b"in", Meta::default());
+        assert!(!buffers.see(first, 1));
+        let known = buffers.identify(first);
+        buffers.release(first);
+        let (left, right) = (buffers.insert(b"out", known), buffers.insert(b"out too", known));
+        buffers.forget(known.origin);
+        assert!(!buffers.see(left, 2) && buffers.see(right, 2) && buffers.see(right, 1));
+        let again = buffers.identify(right);
+        assert_eq!(again.origin, known.origin);
+        buffers.forget(again.origin);
+        let copy = buffers.duplicate(left);
+        buffers.release(left);
+        buffers.release(right);
+        assert!(buffers.see(copy, 2) && buffers.free_origins.is_empty());
+        buffers.release(copy);
+        assert_eq!(buffers.free_origins, [known.origin]);
+        let other = buffers.insert(b"other", Meta::default());
+        assert!(!buffers.see(other, 3));
+        assert!(
+            buffers.identify(other).origin == known.origin && buffers.see(other, 1) && !buffers.see(other, 4)
+        );
     }
 
     #[test]

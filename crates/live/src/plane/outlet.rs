@@ -5,6 +5,7 @@ use super::buffers::{Buffers, Meta};
 use super::cut::Cut;
 use super::lane::Kind;
 use super::lateness::{History, Judged};
+use super::switches::Switched;
 use super::tap::Tap;
 use super::wire::Handover;
 use crate::kernel::clock;
@@ -13,7 +14,7 @@ use crate::writer::Item;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use timebound_fabric::{Crossing, DropReason, Frame, NO_LEAF, NO_STREAM, Sink};
+use timebound_fabric::{Crossing, DropReason, Frame, Handed as HandedOver, NO_LEAF, NO_STREAM, Route, Sink};
 use timebound_model::{NodeId, PortId, Time};
 
 /// A frame that is being handed over.
@@ -28,6 +29,8 @@ struct Handed {
     lane: Option<Kind>,
     /// Of that lane.
     origin: u64,
+    /// Nobody that it is for has received it: it goes into a real switch, or to a host at which such a switch flooded it.
+    unrecorded: bool,
 }
 
 /// Frames that may be under way to the kernel on one way, from the start; more are possible.
@@ -55,6 +58,8 @@ pub(crate) struct Outlet<O, const CAPTURE: bool> {
     pub(crate) sender: O,
     /// The tunnel to the other machine of the run.
     pub(super) cut: Option<Cut>,
+    /// Real switches; moved out while one of them is at work.
+    pub(super) switched: Option<Box<Switched>>,
     /// By way, in the order of pushes.
     batches: Vec<VecDeque<Handed>>,
     records: rtrb::Producer<Item>,
@@ -87,6 +92,7 @@ impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
                 .collect(),
             sender,
             cut: None,
+            switched: None,
             records,
         }
     }
@@ -132,8 +138,29 @@ impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
             flags: 0,
             lane: None,
             origin: 0,
+            unrecorded: false,
         };
         self.hand_over(interface, handed);
+    }
+
+    /// Sends a frame that arrived at a real switch at `due`.
+    pub(super) fn send_to_switch(&mut self, interface: u32, handle: u32, due: u64) {
+        let handed = Handed {
+            handle,
+            due,
+            leaf: NO_LEAF,
+            flags: 0,
+            lane: Some(self.lane),
+            origin: self.origin,
+            unrecorded: true,
+        };
+        self.hand_over(interface, handed);
+    }
+
+    /// The port of a real switch behind this interface.
+    #[inline]
+    pub(super) fn switch_port(&self, interface: u32) -> Option<PortId> {
+        self.switched.as_ref()?.port(interface)
     }
 
     /// Hands over what has gathered, and notes how late it was once that is known.
@@ -175,6 +202,9 @@ impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
 
     fn note(&mut self, lane: Kind, handed: Handed, now: u64) {
         let lateness = self.history.handed_over(handed.due, now);
+        if handed.unrecorded {
+            return;
+        }
         let meta = *self.buffers.meta(handed.handle);
         let flags = meta.flags | handed.flags;
         if Self::is_recorded(lane, meta.stream, flags) {
@@ -200,10 +230,7 @@ impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
         let Some(bit) = 1u64.checked_shl(leaf) else {
             return false;
         };
-        let meta = self.buffers.meta_mut(handle);
-        let seen = meta.seen & bit != 0;
-        meta.seen |= bit;
-        seen
+        self.buffers.see(handle, bit)
     }
 
     /// A damaged copy: one bit flipped for this receiver only, so it needs bytes of its own.
@@ -250,7 +277,8 @@ impl<O: Handover, const CAPTURE: bool> Sink for Outlet<O, CAPTURE> {
             }));
         }
         let mut flags = if damaged { records::DAMAGED } else { 0 };
-        if self.is_duplicate(frame.handle, leaf) && frame.stream != NO_STREAM {
+        let stray = leaf == NO_LEAF && matches!(frame.route, Route::Tree(_));
+        if !stray && self.is_duplicate(frame.handle, leaf) && frame.stream != NO_STREAM {
             flags |= records::DUPLICATE;
         }
         let handed = Handed {
@@ -260,6 +288,7 @@ impl<O: Handover, const CAPTURE: bool> Sink for Outlet<O, CAPTURE> {
             flags,
             lane: Some(self.lane),
             origin: self.origin,
+            unrecorded: stray,
         };
         let is_stopped = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         if self.stopped.get(host.index()).is_some_and(is_stopped) {
@@ -316,6 +345,10 @@ impl<O: Handover, const CAPTURE: bool> Sink for Outlet<O, CAPTURE> {
 
     fn crossed(&mut self, crossing: &Crossing) {
         self.leave(crossing);
+    }
+
+    fn handed(&mut self, handed: &HandedOver) {
+        self.hand_to_switch(handed);
     }
 
     fn copied(&mut self, handle: u32, extra: u32) {

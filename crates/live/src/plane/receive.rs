@@ -133,6 +133,15 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
                 let bytes =
                     unsafe { std::slice::from_raw_parts(received.bytes.as_ptr(), received.bytes.len()) };
                 self.cross(stamp, bytes);
+            } else if let Some(port) = self.outlet.switch_port(received.interface) {
+                // SAFETY: as below.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(received.bytes.as_ptr(), received.bytes.len()) };
+                if received.truncated {
+                    self.refusals.too_long += 1;
+                } else {
+                    self.return_from_switch(stamp, port, bytes);
+                }
             } else if let Some(node) = self.attachments().node(received.interface) {
                 // SAFETY: the slot stays ours until `consume`, and `accept` neither consumes nor keeps the slice.
                 let bytes =
@@ -235,7 +244,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             None => Class::from_dscp(packet.dscp),
         };
         let handle = self.outlet.buffers.insert(bytes, meta(&judgement, wire, packet));
-        if judgement.rewrite_dscp && judgement.stream != NO_STREAM {
+        if (judgement.rewrite_dscp || self.marks) && judgement.stream != NO_STREAM {
             packet::rewrite_dscp(self.outlet.buffers.bytes_mut(handle), class.dscp());
         }
         self.tag += 1;
@@ -286,6 +295,9 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         if kind == Kind::Measured {
             self.outlet.reset(origin);
             self.forget_crossings();
+            if let Some(switched) = &mut self.outlet.switched {
+                switched.begin(origin);
+            }
             self.flows.reset_counts();
             self.refusals = Refusals::default();
             self.tag = 0;
@@ -324,7 +336,7 @@ fn meta(judgement: &Judgement, wire: WireBytes, packet: &Ipv4<'_>) -> Meta {
     }
 }
 
-fn ingress_record(time: Time, host: NodeId, frame: &Frame) -> IngressRecord {
+pub(super) fn ingress_record(time: Time, host: NodeId, frame: &Frame) -> IngressRecord {
     let (kind, argument) = match frame.route {
         Route::Tree(stream) => (0, stream.0),
         Route::Unicast(node) => (1, node.0),
@@ -340,5 +352,6 @@ fn ingress_record(time: Time, host: NodeId, frame: &Frame) -> IngressRecord {
         argument,
         stream: frame.stream,
         tag: frame.tag,
+        damaged: false,
     }
 }

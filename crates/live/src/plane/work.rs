@@ -12,6 +12,7 @@ use super::pool::Watched;
 use super::receive::{Directory, Fragments, Refusals};
 use super::wire::{Handover, Inlet, Stamps};
 use crate::kernel::{clock, sched};
+use crate::report::switches::SwitchReport;
 use crate::writer::{Item, PortSample};
 use std::collections::BTreeSet;
 use std::io;
@@ -82,6 +83,8 @@ pub(crate) struct Setup<I, O, const CAPTURE: bool> {
     pub(crate) directory: Directory,
     /// Class of each declared stream.
     pub(crate) classes: Vec<Class>,
+    /// Every declared frame is marked with its class, since real switches on its way know it by nothing else.
+    pub(crate) marks: bool,
     pub(crate) shared: Arc<Shared>,
     pub(crate) commands: Receiver<Command>,
     /// Interval of port samples, 0: none.
@@ -97,6 +100,7 @@ pub(crate) struct Plane<I, O, const CAPTURE: bool> {
     pub(super) flows: Flows,
     pub(super) directory: Directory,
     pub(super) classes: Vec<Class>,
+    pub(super) marks: bool,
     pub(super) lanes: Vec<Lane>,
     pub(super) offset: clock::Offset,
     pub(super) members: BTreeSet<(u32, NodeId)>,
@@ -141,6 +145,7 @@ pub(crate) struct PlaneReport {
     pub(crate) stamps: Stamps,
     /// Of a run on two machines.
     pub(crate) cut: Option<CutReport>,
+    pub(crate) switches: Vec<SwitchReport>,
 }
 
 /// How things stand while it runs.
@@ -170,6 +175,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             flows: setup.flows,
             directory: setup.directory,
             classes: setup.classes,
+            marks: setup.marks,
             lanes: Vec::with_capacity(4),
             offset: clock::Offset::measure(),
             members: BTreeSet::new(),
@@ -399,6 +405,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             None => Load::default(),
         };
         load.restamped_most_ns = self.restamped_most;
+        let switches = self.outlet.close_switches();
         let (flows, overflow) = self.flows.report();
         let counters = match self.lanes.last().filter(|lane| lane.kind == Kind::Measured) {
             Some(lane) => counters(lane),
@@ -420,6 +427,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             load,
             stamps: I::STAMPS,
             cut: self.outlet.cut.as_ref().map(Cut::report),
+            switches,
         }
     }
 }

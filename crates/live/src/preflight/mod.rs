@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use timebound_fabric::{DropReason, Fabric};
 use timebound_model::declaration::LossDecl;
-use timebound_model::{Network, PortId};
+use timebound_model::{Network, NodeId, PortId};
 
 /// Bytes of a small probe's payload: the measurement header alone.
 const SMALL: usize = 16;
@@ -45,6 +45,7 @@ const DEVIATIONS: f64 = 3.891;
 pub(crate) fn check(
     plan: &Plan,
     network: &Arc<Network>,
+    switches: &[NodeId],
     unprobed: &[String],
     nodes: &Nodes,
     stage: &Stage,
@@ -52,13 +53,14 @@ pub(crate) fn check(
     let received = stage.received();
     let origin = clock::monotonic();
     let deadline = origin + plan.preflight.limit_ns;
-    let fabric = Box::new(Fabric::new(Arc::clone(network), plan.seed));
+    let mut fabric = Box::new(Fabric::new(Arc::clone(network), plan.seed));
+    fabric.hand_over(switches);
     stage.send(Command::Open(Lane {
         kind: Kind::Preflight,
         fabric,
         origin,
     }));
-    let (routes, coverable) = paths::cover(network, nodes);
+    let (routes, coverable) = paths::cover(network, nodes, switches);
     if routes.is_empty() && nodes.list.iter().any(|node| node.external) {
         return Ok(vec![
             line(
@@ -110,7 +112,7 @@ pub(crate) fn check(
         origin,
         plan.preflight.tolerance_ns,
     ));
-    let replayed = replay::run(plan.seed, network, &log);
+    let replayed = replay::run(plan.seed, network, switches, &log);
     let nothing = log.ingress.is_empty();
     lines.push(
         replayed

@@ -1,10 +1,11 @@
 //! The recorded stamps once more through a fresh fabric of the same seed: same verdicts, same times.
 
+use crate::plane::FROM_SWITCH;
 use crate::records::{DeliveryRecord, IngressRecord, reason_code};
 use crate::report::Check;
 use crate::writer::ProbeLog;
 use std::sync::Arc;
-use timebound_fabric::{DropReason, Fabric, Frame, NO_LEAF, Route, Sink};
+use timebound_fabric::{DropReason, Fabric, Frame, NO_LEAF, Reentry, Route, Sink};
 use timebound_model::{Class, Network, NodeId, PortId, StreamId, Time, WireBytes};
 
 #[derive(Default)]
@@ -54,7 +55,12 @@ fn replay(fabric: &mut Fabric, ingress: &[IngressRecord]) -> Recorder {
     let mut recorder = Recorder::default();
     for record in ingress {
         let (host, argument) = (NodeId(record.host), record.argument);
-        let route = match record.kind {
+        let from_switch = record.kind >= FROM_SWITCH;
+        let route = match if from_switch {
+            record.kind - FROM_SWITCH
+        } else {
+            record.kind
+        } {
             0 => Route::Tree(StreamId(argument)),
             1 => Route::Unicast(NodeId(argument)),
             2 => Route::Multicast(argument),
@@ -79,7 +85,12 @@ fn replay(fabric: &mut Fabric, ingress: &[IngressRecord]) -> Recorder {
             stream: record.stream,
             tag: record.tag,
         };
-        fabric.ingress(Time(record.time), host, frame);
+        if from_switch {
+            let (port, damaged) = (PortId(record.host), record.damaged);
+            fabric.reentry(Time(record.time), Reentry { port, frame, damaged });
+        } else {
+            fabric.ingress(Time(record.time), host, frame);
+        }
     }
     fabric.advance(Time::MAX, &mut recorder);
     recorder
@@ -92,8 +103,9 @@ pub(super) struct Replayed {
 }
 
 /// Replays what the log holds through a fabric of this seed.
-pub(super) fn run(seed: u64, network: &Arc<Network>, log: &ProbeLog) -> Replayed {
+pub(super) fn run(seed: u64, network: &Arc<Network>, switches: &[NodeId], log: &ProbeLog) -> Replayed {
     let mut fabric = Fabric::new(Arc::clone(network), seed);
+    fabric.hand_over(switches);
     let Recorder {
         mut deliveries,
         transmitted,

@@ -1,5 +1,7 @@
 //! `live.json`: what a run was, how precise it was, and what it counted. Written at every end that we live to see.
 
+pub mod switches;
+
 use crate::certificate::{Certificate, Quantiles, Totals, Verdict, judge};
 use crate::choice::Choice;
 use crate::history::{self, HISTORY_FILE};
@@ -47,6 +49,8 @@ pub struct LiveReport {
     pub warnings: Vec<String>,
     /// The tunnel of a run on two machines; null on one.
     pub cut: Option<CutReport>,
+    /// Real switches, in the order of the plan.
+    pub switches: Vec<switches::SwitchReport>,
 }
 
 /// How frames were moved, how many, and at what cost.
@@ -70,6 +74,8 @@ pub struct DataPlaneReport {
 pub struct Times {
     /// Namespaces, interfaces, addresses.
     pub bring_up_ns: u64,
+    /// Real switches started and configured.
+    pub switches_ns: u64,
     pub preflight_ns: u64,
     /// Programs ready, endpoints connected.
     pub setup_ns: u64,
@@ -292,6 +298,13 @@ pub(crate) fn precision(plan: &PrecisionPlan, report: &PlaneReport, about: Circu
     });
     if let Some(cut) = &report.cut {
         certificate.crossed(cut.received, cut.late, cut.lateness_p99_ns);
+    }
+    for reason in report
+        .switches
+        .iter()
+        .filter_map(switches::SwitchReport::disturbance)
+    {
+        certificate.disturb(reason);
     }
     Precision {
         certificate,
