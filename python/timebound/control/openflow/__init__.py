@@ -7,7 +7,7 @@ Modules, each using those above it and none below:
 - `description`, `learned`, `forwarding`, `channels`, `states`, `counters`: what the site says, what was seen, what best effort and channels need in each
   switch, the states of channels, rates over a window. Pure: time is an argument.
 - `settings`: what may be configured.
-- `codec`, `session`: rules as OpenFlow messages (os-ken's), one connection to a switch.
+- `codec`, `lengths`, `session`: rules as OpenFlow messages (os-ken's), one connection to a switch.
 - `ovsdb`, `queues`, `marks`: queues of Open vSwitch, and what classifies frames into them.
 - `switchbox`, `network`, `monitor`, `probes`, `reservations`: what is in the switches and what is to be, all on one event loop.
 - `enforcer`: the thread of that loop, behind `control.enforcer.Enforcer`.

@@ -114,8 +114,6 @@ class OpenFlowEnforcer:
         finally:
             await network.stop()
             await self._queues.close()
-            # Connections are closed by callbacks of the loop.
-            await asyncio.sleep(0)
 
     def _changed(self, topology: Topology) -> None:
         self._topology = topology

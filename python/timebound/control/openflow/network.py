@@ -104,6 +104,9 @@ class Network:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for session in list(self._sessions):
             session.close("the controller ends")
+        for _turn in range(10):
+            # Connections end by callbacks of the loop.
+            await asyncio.sleep(0)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that ends with the network; an exception that it leaves is logged."""
@@ -173,8 +176,9 @@ class Network:
         box = self.boxes.get(session.datapath)
         if box is None or box.session is not session:
             return
-        level = logging.INFO if self._stopping else logging.WARNING
-        log.log(level, "openflow: switch %016x is gone: %s", session.datapath, reason)
+        if self._stopping:
+            return
+        log.warning("openflow: switch %016x is gone: %s", session.datapath, reason)
         box.session = None
         box.ready.clear()
         self.learned.switch_disconnected(session.datapath, self.now_ns())

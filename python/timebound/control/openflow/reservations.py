@@ -136,7 +136,11 @@ class Reservations:
             self._check_alone(held)
             hops, backup = await self._ways(held)
             await self._put(held, hops, backup, order)
-        except (WayError, ValueError, SwitchError, NotProvenError) as error:
+        except (WayError, ValueError, SwitchError) as error:
+            # What is in switches may be of an older order, with another way: it is not what was asked for.
+            held.hops = held.backup = ()
+            self._step(held, Event.FAILED, str(error))
+        except NotProvenError as error:
             self._step(held, Event.FAILED, str(error))
 
     def _check_alone(self, held: Held) -> None:
@@ -304,6 +308,8 @@ class Reservations:
 
     def _reconsider(self, held: Held) -> None:
         if not held.hops:
+            if held.state is ChannelState.BROKEN and self._possible(held):
+                self._order(held, self._install)
             return
         dead = self._dead(held.hops)
         if dead and held.state is not ChannelState.BROKEN:
@@ -316,6 +322,14 @@ class Reservations:
         elif held.backup and held.state is ChannelState.PROVEN and (lost := self._dead(held.backup)):
             held.backup, held.backup_links, held.note = (), (), f"its backup way is gone: {lost}"
             self._order(held, self._again)
+
+    def _possible(self, held: Held) -> bool:
+        """Is the way that was asked for there now?"""
+        try:
+            hops = hops_of(held.row.links, known_links(self._network.learned.topology()))
+        except WayError:
+            return False
+        return not self._dead(hops) and self._ready(hops)
 
     def _ready(self, hops: Hops) -> bool:
         return all(hop.switch in self._network.boxes and self._network.boxes[hop.switch].ready.is_set() for hop in hops)

@@ -20,6 +20,7 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from timebound.control.openflow.codec import PORT_DOWN_STATES, Message
 from timebound.control.openflow.learned import SeenPort
+from timebound.control.openflow.lengths import check_answer
 from timebound.control.topology import PortId
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Session(asyncio.Protocol):
         self._batches: dict[int, _Batch] = {}
         self._questions: dict[int, _Question] = {}
         self._greeted = False
+        self._ports_asked: int | None = None
         self._handlers: dict[int, Callable[[Message], None]] = {
             ofp.OFPT_HELLO: self._hello,
             ofp.OFPT_ERROR: self._error,
@@ -136,7 +138,7 @@ class Session(asyncio.Protocol):
         self._transport = None
         for future in [batch.done for batch in self._batches.values()] + [q.done for q in self._questions.values()]:
             if not future.done():
-                future.set_exception(SwitchError(f"the connection is gone: {reason}"))
+                _fail(future, f"the connection is gone: {reason}")
         self._batches.clear()
         self._questions.clear()
         if self.up:
@@ -223,6 +225,8 @@ class Session(asyncio.Protocol):
             handler(None)
             return
         try:
+            if kind == ofp.OFPT_MULTIPART_REPLY:
+                check_answer(data)
             message = ofproto_parser.msg(self.switch, VERSION, kind, length, xid, data)
         except Exception as error:  # os-ken raises whatever a malformed message makes it stumble over
             self.close(f"a message that cannot be read: {error!r}")
@@ -244,14 +248,12 @@ class Session(asyncio.Protocol):
         self.datapath = int(message.datapath_id)
         config = parser.OFPSetConfig(self.switch, ofp.OFPC_FRAG_NORMAL, ofp.OFPCML_NO_BUFFER)
         xids = self.send([config, parser.OFPPortDescStatsRequest(self.switch, 0)])
-        done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._questions[xids[1]] = _Question(done)
-        done.add_done_callback(self._ports_known)
+        self._ports_asked = xids[1]
+        self._questions[xids[1]] = _Question(asyncio.get_running_loop().create_future())
 
-    def _ports_known(self, done: asyncio.Future[list[Any]]) -> None:
-        if done.cancelled() or done.exception() is not None:
-            return
-        self.ports = [seen for seen in (self._seen(port) for port in done.result()) if seen is not None]
+    def _ports_known(self, ports: list[Any]) -> None:
+        """At once, not by way of the future: what the switch says next of its ports must not be missed."""
+        self.ports = [seen for seen in (self._seen(port) for port in ports) if seen is not None]
         self.up = True
         self._events.switch_up(self)
 
@@ -275,7 +277,7 @@ class Session(asyncio.Protocol):
         text = f"{ofp.ofp_error_type_to_str(message.type)}, {ofp.ofp_error_code_to_str(message.type, message.code)}"
         question = self._questions.pop(message.xid, None)
         if question is not None and not question.done.done():
-            question.done.set_exception(SwitchError(f"refused: {text}"))
+            _fail(question.done, f"refused: {text}")
             return
         for batch in self._batches.values():
             if message.xid in batch.xids:
@@ -293,6 +295,8 @@ class Session(asyncio.Protocol):
             del self._questions[message.xid]
             if not question.done.done():
                 question.done.set_result(question.body)
+            if message.xid == self._ports_asked and not self.up:
+                self._ports_known(question.body)
 
     def _barrier(self, message: Message) -> None:
         batch = self._batches.pop(message.xid, None)
@@ -308,6 +312,12 @@ class Session(asyncio.Protocol):
         in_port = message.match.get("in_port")
         if in_port is not None and self.up:
             self._events.packet_in(self, int(in_port), int(message.cookie), bytes(message.data))
+
+
+def _fail(future: asyncio.Future[Any], reason: str) -> None:
+    future.set_exception(SwitchError(reason))
+    # Whether anybody waits for it or not: nothing is to be logged of it.
+    future.exception()
 
 
 def hello_versions(version: int, data: bytes) -> set[int]:
