@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from manager_helpers import asked, closed, connection, requirements, withdrawn
 
-from timebound.control.manager.desk import TRANSITIONS, Desk, Doing, EventError, State, Step, verdict_json
+from timebound.control.manager.desk import (
+    MOST_TOLD_PER_S,
+    TRANSITIONS,
+    Desk,
+    Doing,
+    EventError,
+    State,
+    Step,
+    verdict_json,
+)
 from timebound.control.manager.policy import Limits, Policy, Rule
 from timebound.control.srt import rules
 from timebound.control.srt.rows import Offer, Outcome, Tables, VerdictRow
@@ -157,6 +166,16 @@ def test_problems_and_offences_are_logged_and_kept() -> None:
         doing = desk().event(json.dumps({"kind": kind, "client_id": "x", "reason": "packet too large"}), 3)
         assert doing.audit == [{"event": kind, "at_ns": 3, "client_id": "x", "reason": "packet too large"}]
         assert doing.log and not doing.changes and not doing.verdicts
+
+
+def test_a_flood_of_offences_does_not_fill_the_disk() -> None:
+    ours = desk()
+    event = json.dumps({"kind": "offence", "client_id": "x", "reason": "packet too large"})
+    kept = sum(len(ours.event(event, 5_000_000_000 + number).audit) for number in range(1000))
+    assert kept == MOST_TOLD_PER_S
+    doing = ours.event(event, 6_000_000_000)
+    assert len(doing.audit) == 1
+    assert ("more was not kept", {"how_many": 1000 - MOST_TOLD_PER_S}) in doing.log
 
 
 JSON = st.recursive(

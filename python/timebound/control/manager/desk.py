@@ -95,6 +95,8 @@ class EventError(ValueError):
     """An event that is none of `crates/manager/src/contract.rs`."""
 
 
+MOST_TOLD_PER_S = 50
+"""Problems and offences that are logged and kept each second."""
 _TOLD = {"problems": "attributes that cannot be read", "offence": "a client was disconnected for what it did"}
 
 
@@ -109,6 +111,7 @@ class Desk:
         """Requests by connection."""
         self._held: dict[tuple[str, str], dict[str, policy.Held]] = {}
         """By rule and whom it counts for: requests that were let through."""
+        self._second = self._told_now = 0
         self.without_control = "the store was not reached yet"
         """Why nobody decides; empty: somebody does."""
 
@@ -128,8 +131,7 @@ class Desk:
             if kind == "closed":
                 return self._closed(str(said["connection"]), now_ns)
             if kind in _TOLD:
-                rest = {key: value for key, value in said.items() if key != "kind"}
-                return Doing(log=[(_TOLD[kind], rest)], audit=[{"event": kind, "at_ns": now_ns, **rest}])
+                return self._told(kind, {key: value for key, value in said.items() if key != "kind"}, now_ns)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise EventError(f"{type(error).__name__}: {error} in {text[:200]!r}") from None
         raise EventError(f"an event of kind {kind!r}")
@@ -159,6 +161,20 @@ class Desk:
             own = self._own(request.row, Outcome.UNAVAILABLE, why, now_ns)
             step = Step.FAIL if Step.FAIL in TRANSITIONS[request.state] else Step.ASK_NOBODY
             _join(doing, self._answer(request, step, own, "manager", now_ns))
+        return doing
+
+    def _told(self, kind: str, what: dict[str, Any], now_ns: int) -> Doing:
+        """What clients do wrong is kept, but not as fast as they may do it: nobody fills a disk from outside."""
+        doing = Doing()
+        second = now_ns // 1_000_000_000
+        if second != self._second:
+            if self._told_now > MOST_TOLD_PER_S:
+                doing.log.append(("more was not kept", {"how_many": self._told_now - MOST_TOLD_PER_S}))
+            self._second, self._told_now = second, 0
+        self._told_now += 1
+        if self._told_now <= MOST_TOLD_PER_S:
+            doing.log.append((_TOLD[kind], what))
+            doing.audit.append({"event": kind, "at_ns": now_ns, **what})
         return doing
 
     def _asked(self, said: dict[str, Any], now_ns: int) -> Doing:
