@@ -130,7 +130,7 @@ class Lab:
         run("ovs-vsctl", f"--db={self.database}", "--no-wait", "init")
         self.start_vswitchd()
         for switch in range(1, self.switches + 1):
-            self._add_switch(switch)
+            self.add_switch(switch)
 
     def _add_host(self, number: int, switch: int) -> None:
         name, port = self.host(number), f"s{switch}-h{number}"
@@ -153,7 +153,8 @@ class Lab:
         hosts = [f"s{switch}-h{number}" for number, at in enumerate(self.hosts, 1) if at == switch]
         return [f"s{a}-s{b}" for a, b in ends] + hosts
 
-    def _add_switch(self, switch: int) -> None:
+    def add_switch(self, switch: int) -> None:
+        """A bridge with its ports."""
         name = f"s{switch}"
         command = ["add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "protocols=OpenFlow13"]
         command += ["fail_mode=secure", f"other-config:datapath-id={switch:016x}", "other-config:disable-in-band=true"]

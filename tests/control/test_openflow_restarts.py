@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.ovs_lab import PATH, Lab, in_namespace, lab, run, until
-from tests.control.switch_helpers import channel, controller, introduce, queued_site, site, stream
+from tests.control.switch_helpers import channel, controller, introduce, queued_site, site, stream, way
 from timebound.control.openflow.enforcer import OpenFlowEnforcer
 from timebound.control.openflow.settings import Settings, Tls
 from timebound.control.srt.rows import ChannelState
@@ -89,6 +89,33 @@ def test_traffic_goes_on_without_a_controller(line: Lab) -> None:
         other.end()
     assert mine.lost == [] and mine.marks() == {40}
     assert other.lost == [] and other.marks() == {0}
+
+
+def test_a_switch_on_the_way_is_gone_and_comes_back() -> None:
+    with lab(4, [(1, 2), (2, 3), (3, 4), (4, 1)], [1, 3]) as made, controller(made, site(made)) as held:
+        introduce(made, held)
+        held.enforcer.install(channel(made, "spare", "h1 s1 s2 s3 h2"), way(made, *["h1", "s1", "s4", "s3", "h2"]))
+        held.enforcer.install(channel(made, "single", "h1 s1 s2 s3 h2", source_port=5001))
+        assert held.settled("spare")[0] is held.settled("single")[0] is ChannelState.PROVEN
+        seen = {name: len(held.of(name)) for name in ("spare", "single")}
+        with stream(made) as sent:
+            time.sleep(0.2)
+            # Its ports stay up, so nobody but the controller can notice.
+            made.vsctl("del-br", "s2")
+            state, reason = held.settled("spare", after=seen["spare"])
+            time.sleep(0.2)
+            sent.end()
+        assert state is ChannelState.PROVEN and reason == "on its backup way: switch s2 is gone"
+        assert len(sent.lost) < 250 and sent.marks() == {40}
+        state, reason = held.settled("single", after=seen["single"])
+        assert (state, reason) == (ChannelState.BROKEN, "switch s2 is gone, and no other way is installed")
+        seen["single"] = len(held.of("single"))
+        made.add_switch(2)
+        made.connect(f"tcp:127.0.0.1:{held.enforcer.port}")
+        # Whatever numbers its ports have now.
+        until(lambda: held.of("single")[-1][0] is ChannelState.PROVEN, 10, "proven again")
+        held.enforcer.install(channel(made, "spare", "h1 s1 s2 s3 h2"))
+        until(lambda: held.of("spare")[-1] == (ChannelState.PROVEN, ""), 5, "back on its way")
 
 
 # Strangers ------------------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
-from timebound.control.openflow import codec
+from timebound.control.openflow import codec, forwarding
 from timebound.control.openflow.channels import flow_match
-from timebound.control.openflow.frames import UDP, FiveTuple
+from timebound.control.openflow.frames import TCP, UDP, FiveTuple
 from timebound.control.openflow.learned import SeenPort
 from timebound.control.openflow.lengths import LengthError, check_answer
 from timebound.control.openflow.rules import Bucket, Group, Meter, Output, Rule, SetField, SetQueue, ToGroup
@@ -169,6 +169,29 @@ def test_rules_meters_and_groups_are_read_as_they_were_written() -> None:
             assert [decode(entry) for entry in await task] == [wanted, wanted]
 
     asyncio.run(work())
+
+
+@given(
+    st.sampled_from([TCP, UDP]), st.ip_addresses(v=4), st.integers(0, 65535), st.integers(1, 2**32 - 1), st.booleans()
+)
+def test_a_match_is_encoded_as_os_ken_does(
+    protocol: int, address: Any, number: int, in_port: int, marked: bool
+) -> None:
+    flow = FiveTuple(protocol, str(address), number, "10.0.0.2", 65535 - number)
+    fields = flow_match(flow, in_port, 40 if marked else None)
+    theirs, ours = bytearray(b"head"), bytearray(b"head")
+    length = parser.OFPMatch(**dict(fields)).serialize(theirs, 4)
+    assert codec._Match(fields).serialize(ours, 4) == length
+    assert ours == theirs
+
+
+def test_fixed_rules_are_encoded_as_os_ken_does() -> None:
+    everything = [*forwarding.fixed(7, 500).rules.values(), *forwarding.host_rules("0a:00:00:00:00:01", "10.0.0.1", 3)]
+    for rule in everything:
+        theirs, ours = bytearray(), bytearray()
+        parser.OFPMatch(**dict(rule.match)).serialize(theirs, 0)
+        codec._Match(rule.match).serialize(ours, 0)
+        assert ours == theirs
 
 
 def test_what_a_switch_refuses_belongs_to_the_barrier_that_follows() -> None:

@@ -158,7 +158,9 @@ class Reservations:
                 backup = hops_of(held.backup_links, links) if held.backup_links else ()
                 check_backup(hops, backup)
                 self._check_live(hops)
-                return hops, backup
+                lost = self._dead(backup) if backup else ""
+                held.note = f"its backup way is gone: {lost}" if lost else ""
+                return hops, () if lost else backup
             except (WayError, SwitchError):
                 if self._network.settled:
                     raise
@@ -307,20 +309,21 @@ class Reservations:
         return self._prober.caught(frame, at, astray=astray)
 
     def _reconsider(self, held: Held) -> None:
-        if not held.hops:
-            if held.state is ChannelState.BROKEN and self._possible(held):
+        dead = self._dead(held.hops) if held.hops else "nothing is installed"
+        if dead and held.state is ChannelState.BROKEN:
+            # The way that was asked for may be there (again), perhaps with other numbers of ports.
+            if self._possible(held):
                 self._order(held, self._install)
+        elif not held.hops:
             return
-        dead = self._dead(held.hops)
-        if dead and held.state is not ChannelState.BROKEN:
-            if held.backup and not self._dead(held.backup):
-                self._order(held, self._fail_over_for(dead))
-            else:
-                self._order(held, self._break_for(dead))
+        elif dead and held.backup and not self._dead(held.backup):
+            self._order(held, self._fail_over_for(dead))
+        elif dead:
+            self._order(held, self._break_for(dead))
         elif not dead and held.state is ChannelState.BROKEN and self._ready(held.hops):
             self._order(held, self._again)
         elif held.backup and held.state is ChannelState.PROVEN and (lost := self._dead(held.backup)):
-            held.backup, held.backup_links, held.note = (), (), f"its backup way is gone: {lost}"
+            held.backup, held.note = (), f"its backup way is gone: {lost}"
             self._order(held, self._again)
 
     def _possible(self, held: Held) -> bool:
