@@ -46,3 +46,15 @@ def test_a_series_of_another_form_is_no_figure_and_no_error(series: object) -> N
     run = runs.disturbed()
     run["precision"]["series"] = series
     assert "nothing to show" in figure_svg("fidelity", run)
+
+
+def test_real_switches_have_a_row_with_what_they_took_beside_what_is_declared(report: Any) -> None:
+    run = runs.disturbed()
+    transit = {"min": 13.5, "p50": 162.0, "p99": 380.0, "p999": 1245.0, "max": 7015.0}
+    counts = {"arrived": 9467, "left": 9467, "vanished": 2, "entered": 31, "above": 6, "below": 0}
+    switch = {"switch": "s1", "declared_us": [0.0, 5000.0], "transit_us": transit, "slowest_at_s": 2.2, **counts}
+    run["switches"] = [switch, {"switch": "s9", "declared_us": "?", "transit_us": None}]
+    words = read_page(report(run)).elements[0].text
+    assert "Real switches" in words and "0 µs to 5 ms" in words.replace("us", "µs")
+    assert "162" in words and "7.015 ms" in words and "s9" in words
+    assert "Real switches" not in read_page(report(runs.all_well())).elements[0].text

@@ -18,7 +18,7 @@ use crate::sandbox::Sandbox;
 use crate::signals;
 use crate::stage::Stage;
 use crate::stats::NodeStatistics;
-use crate::switches::{Ovs, Station, Switches};
+use crate::switches::{Carrier, Ovs, Station, Switches};
 use crate::traffic::{State, Traffic};
 use crate::{conditions, preflight};
 use std::os::fd::{AsFd, OwnedFd};
@@ -97,6 +97,8 @@ struct Run {
     stage: Stage,
     desk: Desk,
     statistics: NodeStatistics,
+    /// Ports of real switches that lose or get back their carrier, the next one last.
+    carriers: Vec<Carrier>,
     signals: libc::sigset_t,
     input: signals::Input,
     stopping: bool,
@@ -144,6 +146,10 @@ impl Run {
         let mut warnings = sandbox.warnings.clone();
         warnings.extend(nodes.warnings.iter().cloned());
         warnings.iter().for_each(|warning| messages::warn(warning));
+        let mut carriers = switches.map_or_else(Vec::new, |switches| {
+            crate::switches::carriers(&prepared.network, switches, &prepared.plan.events)
+        });
+        carriers.reverse();
         let desk = Desk::open(&prepared.plan, prepared.listener.take());
         Ok(Self {
             desk,
@@ -154,6 +160,7 @@ impl Run {
             traffic,
             stage,
             statistics,
+            carriers,
             signals,
             input: signals::Input::default(),
             stopping: false,
@@ -396,6 +403,7 @@ impl Run {
                 .next_start()
                 .into_iter()
                 .chain(self.desk.next())
+                .chain(self.carriers.last().map(|carrier| carrier.at_ns))
                 .min()
                 .unwrap_or(u64::MAX)
                 .saturating_sub(time);
@@ -404,6 +412,7 @@ impl Run {
             let time = now.saturating_sub(epoch);
             if now >= epoch {
                 self.prepared.programs.start_due(&self.nodes, Some(time))?;
+                self.plug_cables(time)?;
             }
             if time >= next_progress {
                 next_progress = time + PROGRESS;
@@ -426,6 +435,22 @@ impl Run {
                 return Ok(());
             }
         }
+    }
+
+    /// Real switches learn of links that are down by now.
+    fn plug_cables(&mut self, time: u64) -> Result<(), Failure> {
+        while let Some(carrier) = self.carriers.pop_if(|carrier| carrier.at_ns <= time) {
+            let Carrier { port, up, .. } = carrier;
+            let why = |error| Failure::host(format!("cannot set the carrier of {}", port.name), error);
+            if !up {
+                self.stage.set_unplugged(port.port, true);
+            }
+            nodes::plug(&self.nodes, port.interface, up).map_err(why)?;
+            if up {
+                self.stage.set_unplugged(port.port, false);
+            }
+        }
+        Ok(())
     }
 
     fn sample(&mut self, time: i64) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use timebound_model::{Network, NodeId};
+use timebound_model::{Network, NodeId, PortId};
 
 /// Frame buffers from the start; more are made when a load needs them.
 const BUFFERS: usize = 8192;
@@ -61,7 +61,7 @@ impl Stage {
             Arc::clone(&progress),
         )
         .map_err(|error| Failure::host(format!("cannot write {}", plan.folder.display()), error))?;
-        let shared = Arc::new(Shared::new(network.nodes.len()).map_err(why)?);
+        let shared = Arc::new(Shared::new(network.nodes.len(), network.ports.len()).map_err(why)?);
         let (commands, received) = channel();
         let parts = Parts {
             plan,
@@ -99,6 +99,11 @@ impl Stage {
     /// From now on frames to this node end at its interface, or reach it again.
     pub(crate) fn set_stopped(&self, node: NodeId, stopped: bool) {
         self.shared.stopped[node.index()].store(stopped, Ordering::Relaxed);
+    }
+
+    /// From now on frames to this port of a real switch are lost before it, or reach it again.
+    pub(crate) fn set_unplugged(&self, port: PortId, unplugged: bool) {
+        self.shared.unplugged[port.index()].store(unplugged, Ordering::Relaxed);
     }
 
     /// How things stand; `None` if the data plane does not say so soon.
@@ -258,11 +263,10 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
     );
     outlet.stopped = Arc::clone(&parts.shared.stopped);
     outlet.open_tunnel(parts.nodes.tunnel);
-    outlet.open_switches(
-        parts
-            .switches
-            .map(|switches| Switched::new(switches, parts.network, parts.plan.duration_ns)),
-    );
+    outlet.open_switches(parts.switches.map(|switches| {
+        let unplugged = Arc::clone(&parts.shared.unplugged);
+        Switched::new(switches, parts.network, parts.plan.duration_ns, unplugged)
+    }));
     let plane = Plane::new(Setup {
         inlet,
         outlet,

@@ -392,3 +392,50 @@ fn a_controller_takes_over_before_anything_is_measured_and_its_marks_decide_the_
     assert_eq!((found[&(0, 0)].0, found[&(1, 0)].0), (100, 50));
     replayed(&folder, &plan, "controller");
 }
+
+#[test]
+fn a_link_that_goes_down_takes_the_carrier_of_the_switches_ports_with_it_and_gives_it_back() {
+    if !has_ovs() {
+        return;
+    }
+    let build = |folder: &Folder| {
+        let mut plan = ring(folder, &["s1", "s2"], 3.0);
+        let event = |at: u64, from: &str, to: &str, up: bool| json!({"at_ns": at, "port": {"from": from, "to": to}, "up": up});
+        let both = |at: u64, up: bool| [event(at, "s1", "s2", up), event(at, "s2", "s1", up)];
+        plan["events"] = json!([both(500_000_000, false), both(1_800_000_000, true)].concat());
+        let ask = |name: &str, start_ns: u64| {
+            let script = "import subprocess\nfor port in ('s1-s2','s2-s1','s1-h1'):\n subprocess.run(['ovs-vsctl','get','interface',port,'link_state'])\n";
+            python(name, "h3", script, Some(start_ns))
+        };
+        plan["programs"] = json!([
+            ask("during", 1_000_000_000),
+            ask("after", 2_200_000_000),
+            python("at2", "h2", &receiver(7000, false), None),
+            python(
+                "urgent",
+                "h1",
+                &sender("10.1.0.2", 7000, 150, 100, 0.01),
+                Some(100_000_000)
+            ),
+        ]);
+        plan
+    };
+    let Some((folder, plan, _)) = undisturbed(build, "carrier") else {
+        return;
+    };
+    let state = |log: &str| {
+        folder
+            .read(&format!("logs/{log}.log"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(state("during"), "down down up");
+    assert_eq!(state("after"), "up up up");
+    let precision = &folder.live()["precision"];
+    assert_eq!(
+        (&precision["handover_refused"], &precision["early"]),
+        (&json!(0), &json!(0))
+    );
+    replayed(&folder, &plan, "carrier");
+}

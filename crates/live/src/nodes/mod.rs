@@ -10,7 +10,7 @@ mod yard;
     reason = "what `Nodes::entrance` returns has a name for those who keep it"
 )]
 pub(crate) use entrance::Entrance;
-pub(crate) use yard::LABELS;
+pub(crate) use yard::{LABELS, plug};
 
 use crate::cgroups::Cgroups;
 use crate::choice::BackEnd;

@@ -70,6 +70,23 @@ pub(super) fn make(
     })
 }
 
+/// Pulls the cable of a real switch's port, or puts it in again.
+///
+/// # Errors
+/// A refusal of the kernel.
+pub(crate) fn plug(nodes: &super::Nodes, interface: u32, up: bool) -> io::Result<()> {
+    let Some(yard) = &nodes.yard else { return Ok(()) };
+    within(yard.namespace(), || {
+        let mut requests = netlink::Netlink::open()?;
+        if up {
+            requests.set_up(interface)?;
+        } else {
+            requests.set_down(interface)?;
+        }
+        requests.flush()
+    })
+}
+
 fn configure(list: &[Switch]) -> io::Result<()> {
     let mut requests = netlink::Netlink::open()?;
     requests.set_up(1)?;

@@ -12,6 +12,8 @@ use crate::records::IngressRecord;
 use crate::report::switches::{SwitchReport, Transit};
 use crate::switches::Switches;
 use crate::writer::Item;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use timebound_fabric::transit::{Forgotten, Transits, fingerprint};
 use timebound_fabric::{Fabric, Frame, Handed, NO_STREAM, Reentry, Route, classify, l2};
 use timebound_model::{Class, Network, NodeId, PortId, Time, WireBytes};
@@ -61,10 +63,17 @@ pub(crate) struct Switched {
     /// Origin of the measured lane; none before.
     measured: Option<u64>,
     duration: u64,
+    /// Ports without carrier.
+    unplugged: Arc<[AtomicBool]>,
 }
 
 impl Switched {
-    pub(crate) fn new(switches: &Switches, network: &Network, duration: u64) -> Self {
+    pub(crate) fn new(
+        switches: &Switches,
+        network: &Network,
+        duration: u64,
+        unplugged: Arc<[AtomicBool]>,
+    ) -> Self {
         let mut places = vec![None; network.ports.len()];
         let mut ports = Vec::new();
         for (index, switch) in switches.list.iter().enumerate() {
@@ -95,6 +104,7 @@ impl Switched {
             transits: Transits::new(WINDOW, MOST_UNDER_WAY),
             measured: None,
             duration,
+            unplugged,
         }
     }
 
@@ -168,7 +178,12 @@ impl<O: Handover, const CAPTURE: bool> Outlet<O, CAPTURE> {
             if let Some(forgotten) = switched.transits.put(node, print, Time(due), identity) {
                 self.forget(&mut switched, forgotten);
             }
-            self.send_to_switch(place.interface, handle, due);
+            if switched.unplugged[handed.port.index() ^ 1].load(Ordering::Relaxed) {
+                // Its last bit was on the link before that went down, and nobody is there to take it.
+                self.buffers.release(handle);
+            } else {
+                self.send_to_switch(place.interface, handle, due);
+            }
         } else {
             self.buffers.release(handle);
         }

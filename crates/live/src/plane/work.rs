@@ -56,15 +56,18 @@ pub(crate) struct Shared {
     pub(crate) inside: AtomicU64,
     /// Which nodes of the network are stopped.
     pub(crate) stopped: Arc<[AtomicBool]>,
+    /// Which ports of real switches have no carrier, by port of the network.
+    pub(crate) unplugged: Arc<[AtomicBool]>,
     pub(crate) bell: Arc<Doorbell>,
 }
 
 impl Shared {
-    pub(crate) fn new(nodes: usize) -> io::Result<Self> {
+    pub(crate) fn new(nodes: usize, ports: usize) -> io::Result<Self> {
         Ok(Self {
             received: AtomicU64::new(0),
             inside: AtomicU64::new(0),
             stopped: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
+            unplugged: (0..ports).map(|_| AtomicBool::new(false)).collect(),
             bell: Arc::new(Doorbell::new()?),
         })
     }

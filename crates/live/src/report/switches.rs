@@ -20,7 +20,7 @@ pub struct SwitchReport {
     pub arrived: u64,
     /// Copies that it sent of these.
     pub left: u64,
-    /// Frames of which nothing came out within two seconds: the switch dropped them.
+    /// Frames of which nothing came out within two seconds: the switch dropped them, or they were for its controller.
     pub vanished: u64,
     /// Frames that it sent and that nobody had handed to it: of its controller, or its own.
     pub entered: u64,

@@ -11,9 +11,11 @@
 //!
 //! `switches.json` in the run folder says all of this of the run.
 
+mod carrier;
 mod ovs;
 mod rules;
 
+pub(crate) use carrier::{Carrier, carriers};
 pub(crate) use ovs::{DAEMONS, Ovs, PRIORITY, daemons, environment};
 pub(crate) use rules::{Station, rules};
 
