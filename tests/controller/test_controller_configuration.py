@@ -135,3 +135,9 @@ def test_a_new_token_is_shown_once_and_its_line_is_no_secret(capsys: pytest.Capt
     shown = capsys.readouterr()
     token = shown.err.split("shown once: ")[1].strip()
     assert shown.out.startswith("read ") and token not in shown.out
+
+
+def test_the_example_is_well_formed_and_the_schema_beside_it_is_ours() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    assert read(docs / "controller.example.yaml").name == "hall-3"
+    assert json.loads((docs / "controller.schema.json").read_text(encoding="utf-8")) == json_schema()

@@ -347,3 +347,15 @@ def test_the_cheaper_way_is_taken_and_a_longer_one_where_that_is_full() -> None:
 )  # fmt: skip
 def test_filters_match_topics_as_the_standard_says(topic_filter: str, topic: str, found: bool) -> None:
     assert matches(topic_filter, topic) is found
+
+
+def test_hosts_may_have_any_address() -> None:
+    network = line()
+    hosts = {
+        name: replace(host, address=f"192.168.7.{number}")
+        for number, (name, host) in enumerate(network.hosts.items(), 1)
+    }
+    table = Table(replace(network, hosts=hosts))
+    table.manager()
+    publisher = table.publish(table.connect("h1"), "a")
+    assert not decide(table.world(), State(), [publisher]).refused

@@ -134,6 +134,12 @@ class Planning(Shape):
         description="longest deadlines of class 6, 5, ...; what is longer has class 1",
         examples=[["2 ms", "5 ms", "10 ms", "20 ms", "50 ms"]],
     )
+    meter_slack: Size = Field(
+        default=0,
+        description="what meters let pass beyond declared bursts: for software switches, which see frames at once that came apart; a client that breaks "
+        "its word can use it, too",
+        examples=["16 kB"],
+    )
     ways: int = Field(default=4, ge=1, le=64, description="ways that are tried for a connection", examples=[4])
     trials: int = Field(default=24, ge=0, le=200, description="decisions that an offer may take", examples=[24])
     backups: bool = Field(default=True, description="disjoint ways for fast failover", examples=[True])
@@ -358,6 +364,7 @@ def _site(shape: ControllerShape, context: Context) -> Site:
         buffer_bytes=planning.buffer,
         mtu=planning.mtu,
         reservable=planning.reservable,
+        meter_slack_bytes=planning.meter_slack,
         class_limits_ns=tuple(planning.class_deadlines),
         candidates=planning.ways,
         trials=planning.trials,

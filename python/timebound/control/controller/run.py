@@ -21,6 +21,7 @@ from timebound.control.controller.tokens import read_tokens
 from timebound.control.enforcer import Enforcer
 from timebound.control.openflow.enforcer import OpenFlowEnforcer
 from timebound.control.srt.store import Role, Store, Writer, open_store
+from timebound.control.systemd import tell_systemd
 
 
 @dataclass(slots=True)
@@ -91,6 +92,7 @@ def running(
             url=url,
             backups=configuration.backups,
             grace_ns=configuration.grace_ns,
+            alive=lambda: tell_systemd("WATCHDOG=1"),
         )
         service.start()
         ends.callback(service.close)
@@ -112,7 +114,9 @@ def serve(configuration: Configuration) -> None:
     """Runs until SIGTERM or SIGINT. Reservations stay in the switches, and in the table, for the controller that comes next."""
     with running(configuration) as found:
         structlog.get_logger("timebound.controller").info("listening", url=found.url)
+        tell_systemd("READY=1")
         found.server.run(sockets=[found.socket])
+        tell_systemd("STOPPING=1")
 
 
 def _family(address: str) -> socket.AddressFamily:

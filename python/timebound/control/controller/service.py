@@ -45,7 +45,8 @@ class _News:
 
 
 class Service:
-    """`start` begins, `close` ends it; reservations stay in the network, for the controller that comes next."""
+    """`start` begins, `close` ends it; reservations stay in the network, for the controller that comes next. `alive` is called every second
+    in which the thread comes round."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Service:
         url: str | None = None,
         backups: bool = True,
         grace_ns: int = 3_000_000_000,
+        alive: Callable[[], None] = lambda: None,
         wall: Callable[[], int] = time.time_ns,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -68,7 +70,7 @@ class Service:
         self._desk = Desk(site, backups=backups, grace_ns=grace_ns)
         self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
         self._pulse = Pulse(STALE_NS)
-        self._wall, self._clock = wall, clock
+        self._alive, self._wall, self._clock = alive, wall, clock
         self._beaten_ns = 0
         self._came_round_ns = clock()
         self._changed = threading.Condition()
@@ -76,6 +78,7 @@ class Service:
         self._view: dict[str, Any] = view(self._desk, wall(), connected=False)
         self._granted = (self._desk.world(), self._desk.state)
         self._more = False
+        self._adopted = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"controller-{name}", daemon=True)
 
@@ -228,6 +231,7 @@ class Service:
         if self._beaten_ns and now - self._beaten_ns < BEAT_NS:
             return
         self._beaten_ns = now
+        self._alive()
         row = ControllerRow(id=self.name, version=__version__, beat_ns=self._wall(), url=self.url)
         self.store.transact([Put(row)], wait_s=0)
 
@@ -236,10 +240,19 @@ class Service:
             self.enforcer.remove(channel)
         for row, backup in orders.install:
             self.enforcer.install(row, backup)
+        self._say_adopted()
         if orders.changes:
             self.store.transact(orders.changes, wait_s=0)
         self._note(orders)
         self._show()
+
+    def _say_adopted(self) -> None:
+        """Once everything that is wanted is ordered after the start, what else is found in switches is nobody's."""
+        if self._desk.ready and not self._adopted:
+            self._adopted = True
+            adopted = getattr(self.enforcer, "adopted", None)
+            if adopted is not None:
+                adopted()
 
     def _note(self, orders: Orders) -> None:
         desk = self._desk

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import socket
 import struct
 from contextlib import suppress
@@ -31,13 +30,3 @@ def _own_addresses() -> list[str]:
                 answer = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
                 found.append(socket.inet_ntoa(answer[20:24]))
     return sorted(found, key=lambda address: address.startswith("127."))
-
-
-def tell_systemd(state: str) -> None:
-    """`READY=1`, `WATCHDOG=1`, `STOPPING=1`, `STATUS=...`; nothing, where nobody listens."""
-    path = os.environ.get("NOTIFY_SOCKET")
-    if not path:
-        return
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
-        notify.connect("\0" + path[1:] if path.startswith("@") else path)
-        notify.send(state.encode())

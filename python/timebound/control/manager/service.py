@@ -17,11 +17,12 @@ from timebound.control.manager import desk as desks
 from timebound.control.manager.announce import Announcer
 from timebound.control.manager.audit import Audit
 from timebound.control.manager.configuration import Configuration
-from timebound.control.manager.host import reached_at, tell_systemd
+from timebound.control.manager.host import reached_at
 from timebound.control.manager.metrics import Figures, registry
 from timebound.control.srt.rows import ManagerRow, VerdictRow
 from timebound.control.srt.rules import Pulse
 from timebound.control.srt.store import Change, Delete, NotYoursError, Put, Store
+from timebound.control.systemd import tell_systemd
 from timebound.control.web import Web
 
 BEAT_S = 1.0

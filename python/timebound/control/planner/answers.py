@@ -164,7 +164,7 @@ def _add_channels(
             priority=load.priority,
             rate_bps=load.rate_bps,
             # One full frame more: a segment that is sent again is no reason to lose the next one.
-            burst_bytes=load.burst_bytes + world.site.mtu + 38,
+            burst_bytes=load.burst_bytes + world.site.mtu + 38 + world.site.meter_slack_bytes,
             links=_links(world, way),
             bound_ns=load.data_ns or load.other_ns,
             state=ChannelState.PLANNED,

@@ -244,8 +244,9 @@ def _network(world: World, used: set[str]) -> tuple[tuple[Node, ...], tuple[Link
         for name, switch in sorted(world.topology.switches.items())
     ]
     nodes += [
-        Node(name=named[name], kind="host", address=host.address, mtu=world.site.mtu)
-        for name, host in sorted(world.topology.hosts.items())
+        # Without their addresses: an emulation has a subnet of its own, and bounds do not ask.
+        Node(name=named[name], kind="host", mtu=world.site.mtu)
+        for name in sorted(world.topology.hosts)
         if name in hosts
     ]
     known = world.topology.switches.keys() | hosts

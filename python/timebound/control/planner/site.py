@@ -55,6 +55,9 @@ class Site:
     mtu: int = 1500
     reservable: float = 1.0
     """Greatest share of a port that may be reserved, 0 to 1."""
+    meter_slack_bytes: int = 0
+    """What meters let pass beyond the declared bursts. Software switches that wait for the processor see frames at once that came one after the
+    other, and would drop them; but a client that breaks its word can use it, too, and bounds do not know of it."""
     class_limits_ns: tuple[int, ...] = (2_000_000, 5_000_000, 10_000_000, 20_000_000, 50_000_000)
     """Deadline-monotonic classes: a deadline of at most the first has class 6, of at most the second 5, and so on; longer ones have class 1."""
     candidates: int = 4

@@ -49,8 +49,12 @@ class World:
 
     @cached_property
     def links(self) -> dict[tuple[str, str], Link]:
-        """Links that frames can take now, by their ends: TCP needs both directions of each."""
-        up = {(link.source, link.target): link for link in self.topology.links.values() if self._is_live(link)}
+        """Links that frames can take now, by their ends: TCP needs both directions of each. Of parallel links the first by name is taken."""
+        up: dict[tuple[str, str], Link] = {}
+        for name in sorted(self.topology.links):
+            link = self.topology.links[name]
+            if self._is_live(link):
+                up.setdefault((link.source, link.target), link)
         return {ends: link for ends, link in up.items() if ends[::-1] in up}
 
     def _is_live(self, link: Link) -> bool:
