@@ -6,15 +6,15 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from timebound.engine.folder import FolderError
-from timebound.scenario import load
-from timebound.scenario.builtin import find
-from timebound.scenario.model import Scenario
 from timebound.scenario.problems import OPTION, Problem, ScenarioError, plain
+
+if TYPE_CHECKING:
+    from timebound.scenario.model import Scenario
 
 EXIT_INPUT, EXIT_INTERRUPTED = 2, 130
 
@@ -46,6 +46,9 @@ def stderr(text: str) -> None:
 
 def open_scenario(name: str, settings: tuple[str, ...]) -> Scenario:
     """Loads a scenario with its overrides; prints warnings."""
+    from timebound.scenario import load
+    from timebound.scenario.builtin import find
+
     try:
         scenario = load(find(name), assignments(settings))
     except ScenarioError as error:

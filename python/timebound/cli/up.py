@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from timebound.cli.common import Output, Quiet, ScenarioName, Settings, open_scenario, stderr
 from timebound.cli.run import Rootless
 from timebound.engine import folder as folders
-from timebound.engine import registry, runs
+from timebound.engine import registry
 from timebound.engine.control import ControlError
-from timebound.engine.hold import Held, hold
-from timebound.scenario.model import Scenario
 from timebound.scenario.units import TIME, UnitError, integer, parse
+
+if TYPE_CHECKING:
+    from timebound.engine.hold import Held
+    from timebound.scenario.model import Scenario
 
 
 def register(app: App) -> None:
@@ -72,6 +74,9 @@ def bring_up(
     duration_ns: int | None = None,
 ) -> Held:
     """A held network that is taken down with `stack`."""
+    from timebound.engine import runs
+    from timebound.engine.hold import hold
+
     plan = runs.plan_of(scenario)
     folder = folders.prepare(registry.temporary() if output is None else Path(output), scenario.name)
     if output is None:
