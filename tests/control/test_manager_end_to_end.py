@@ -314,7 +314,13 @@ def test_a_manager_that_is_killed_and_comes_back_clears_up(site: Site, controlle
     client = paho(site.port)
     assert granted(client, "plant/alarm") == "yes"
     topic = "$timebound/manager/m1/channels/#"
-    said = json.loads(site.subscribe(topic, port=site.broker_port).communicate(timeout=10)[0])
+
+    def channel() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(site.subscribe(topic, port=site.broker_port).communicate(timeout=40)[0])
+        return found
+
+    wait_for(lambda: channel()["state"] == "granted")
+    said = channel()
     assert (said["topic"], said["state"], said["priority"], said["bound_ns"]) == (
         "plant/alarm",
         "granted",
