@@ -29,7 +29,7 @@ from timebound.control.openflow.rules import (
     match,
 )
 from timebound.control.srt.rows import ChannelRow
-from timebound.control.topology import Link, PortId
+from timebound.control.topology import Link, PortId, Topology
 
 CLASSES = 8
 
@@ -80,6 +80,16 @@ def hops_of(names: tuple[str, ...], links: Mapping[str, Link]) -> Hops:
     if len({hop.switch for hop in hops}) != len(hops):
         raise WayError("a way passes no switch twice")
     return tuple(hops)
+
+
+def known_links(topology: Topology) -> dict[str, Link]:
+    """Links by name, and by the name that they have where links are parallel, which stays when the other one comes or goes."""
+    named = dict(topology.links)
+    for link in topology.links.values():
+        if link.out is not None and link.into is not None:
+            ports = topology.ports
+            named.setdefault(f"{link.source}.{ports[link.out].name}->{link.target}.{ports[link.into].name}", link)
+    return named
 
 
 def check_backup(hops: Hops, backup: Hops) -> None:

@@ -11,9 +11,18 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from timebound.control.openflow.channels import Hops, Program, WayError, check_backup, flow_of, hops_of, program
+from timebound.control.openflow.channels import (
+    Hops,
+    Program,
+    WayError,
+    check_backup,
+    flow_of,
+    hops_of,
+    known_links,
+    program,
+)
 from timebound.control.openflow.frames import Frame
 from timebound.control.openflow.network import Network
 from timebound.control.openflow.probes import NotProvenError, OutdatedError, Prober
@@ -22,13 +31,17 @@ from timebound.control.openflow.session import SwitchError
 from timebound.control.openflow.states import Event, after
 from timebound.control.openflow.switchbox import Found
 from timebound.control.srt.rows import ChannelRow, ChannelState
-from timebound.control.topology import Link, PortId, Topology
+from timebound.control.topology import PortId, Topology
 
 log = logging.getLogger(__name__)
 
 Report = Callable[[str, ChannelState, str], None]
 QueueCheck = Callable[[PortId], Awaitable[str]]
 """Waits until a port's queues are as they are to be; says why they are not, or nothing."""
+
+
+_AT_ONCE = 8
+"""Channels that are installed and proven at the same time; more would only wait for the processor, while the clocks of their probes run."""
 
 
 @dataclass(slots=True)
@@ -71,6 +84,9 @@ class Reservations:
         self._queued: Callable[[PortId], bool]
         self._queues_ready: QueueCheck
         self._live: set[tuple[PortId, PortId | None]] = set()
+        self._ports_up: set[PortId] = set()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._switches_up: set[int] = set()
 
     def attach(self, network: Network, queued: Callable[[PortId], bool], queues_ready: QueueCheck) -> None:
         """Both know each other; this is the second half."""
@@ -178,6 +194,12 @@ class Reservations:
     async def _put(self, held: Held, hops: Hops, backup: Hops, order: int) -> None:
         """The new way complete before the first switch uses it; then the proof; then the rest of the old way goes."""
         await self._await_queues(hops, backup)
+        async with self._places:
+            if held.orders != order:
+                raise OutdatedError
+            await self._put_now(held, hops, backup, order)
+
+    async def _put_now(self, held: Held, hops: Hops, backup: Hops, order: int) -> None:
         plan = self._program(held, hops, backup)
         found_again = not held.hops
         old = [datapath for datapath, box in self._network.boxes.items() if box.part(held.part) is not None]
@@ -287,6 +309,8 @@ class Reservations:
         """`Listener`."""
         self._changed(topology)
         self._live = {(link.out, link.into) for link in topology.links.values() if link.up and link.out is not None}
+        self._ports_up = {port.id for port in topology.ports.values() if port.up}
+        self._switches_up = {switch.datapath for switch in topology.switches.values() if switch.connected}
         for held in list(self._held.values()):
             self._reconsider(held)
 
@@ -339,17 +363,14 @@ class Reservations:
 
     def _dead(self, hops: Hops, without: set[int] | None = None) -> str:
         """Why a way carries nothing; nothing if it does."""
-        topology = self._network.learned.topology()
         for hop in hops:
-            switch = next((s for s in topology.switches.values() if s.datapath == hop.switch), None)
-            if switch is None or not switch.connected or hop.switch in (without or ()):
+            if hop.switch not in self._switches_up or hop.switch in (without or ()):
                 return f"switch {self._named(hop.switch)} is gone"
         for hop, following in itertools.pairwise(hops):
             if (hop.out, PortId(following.switch, following.in_port)) not in self._live:
                 return f"the link from {self._named(hop.switch)} to {self._named(following.switch)} is down"
         for end in (PortId(hops[0].switch, hops[0].in_port), hops[-1].out):
-            port = topology.ports.get(end)
-            if port is None or not port.up:
+            if end not in self._ports_up:
                 return f"port {end.number} of {self._named(end.switch)} is down"
         return ""
 
@@ -394,15 +415,3 @@ class Reservations:
                 self._step(held, Event.FAILED, f"{reason}, and no other way is installed")
 
         return break_it
-
-
-def known_links(topology: Topology) -> dict[str, Link]:
-    """Links by name, and by the name that they have where links are parallel, which stays when the other one comes or goes."""
-    named = dict(topology.links)
-    for link in topology.links.values():
-        if link.out is not None and link.into is not None:
-            ports = topology.ports
-            named.setdefault(
-                f"{link.source}.{ports[link.out].name}->{link.target}.{ports[link.into].name}", replace(link)
-            )
-    return named
