@@ -8,6 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from timebound.control.configuration import ConfigurationError
 from timebound.control.manager.configuration import Configuration, json_schema, load
@@ -137,6 +139,59 @@ policy: {rules: [{name: a, topic: plant/#/x, address: 10.0.0.0/99}, {name: a}]}
 )
 def test_stores_that_are_none(tmp_path: Path, store: str, message: str) -> None:
     assert message in problems(tmp_path, LEAST.replace("file:/tmp/srt.db", store))[0][2]
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["127.0.0.1:1", "1 s", "a/#", "x*"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "address", "port", "kind", "rules", "limits", "topic", "url", "tls", "per"]),
+            inner,
+            max_size=4,
+        )
+    ),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "name",
+                "listen",
+                "broker",
+                "store",
+                "hold",
+                "limits",
+                "policy",
+                "http",
+                "log",
+                "audit",
+                "announce",
+                "other",
+            ]
+        ),
+        VALUES,
+        max_size=6,
+    ),
+    st.binary(max_size=30),
+)
+def test_any_file_is_a_configuration_or_its_problems(tmp_path: Path, over: dict[str, object], junk: bytes) -> None:
+    file = tmp_path / "manager.yaml"
+    for data in (yaml.safe_dump({**yaml.safe_load(LEAST), **over}).encode("utf-8", "surrogatepass"), junk):
+        file.write_bytes(data)
+        try:
+            load(file)
+        except ConfigurationError as error:
+            assert error.problems and all(problem.message for problem in error.problems)
+            assert error.render()
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "name: [\n", "just text", "name: x\nname: y\n"])
