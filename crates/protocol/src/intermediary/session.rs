@@ -163,7 +163,8 @@ impl Session {
     /// When the next call is due if nothing else happens.
     #[must_use]
     pub fn timeout(&self) -> Option<Time> {
-        self.held.as_ref().map(|held| held.until)
+        let held = self.held.as_ref().filter(|_| self.phase != Phase::Closing);
+        held.map(|held| held.until)
     }
     /// Bytes that wait for the client's direction to come between two packets.
     #[must_use]

@@ -230,6 +230,12 @@ fn a_broker_that_is_not_there_or_goes() {
         line.turn();
         assert_eq!((&line.to_client[..], &line.last), (expected, &Step::End));
     }
+    // Nobody waits any more for what was held.
+    let mut line = v5();
+    line.client(&publish("a", 1, 1, STRICT, b"x"));
+    assert!(line.session.timeout().is_some());
+    line.session.broker_gone();
+    assert_eq!(line.session.timeout(), None);
     // Who said good-bye is told nothing more.
     let mut line = v5();
     line.client(&[0xe0, 0]);
