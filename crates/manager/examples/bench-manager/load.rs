@@ -45,8 +45,11 @@ fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     [&[first], &length[..], body].concat()
 }
 
+/// Counts up with every measurement: what is left of one must not arrive in the next.
+static MEASUREMENT: AtomicU64 = AtomicU64::new(0);
+
 fn topic(number: usize) -> String {
-    format!("bench/{number:05}")
+    format!("bench/{}/{number:05}", MEASUREMENT.load(Ordering::Relaxed))
 }
 
 fn publish(kind: Kind, number: usize, identifier: u16, stamp: u64) -> Vec<u8> {
@@ -114,6 +117,7 @@ pub(crate) fn paced(
     rate: u64,
     time: Duration,
 ) -> Result<Vec<u64>, Failure> {
+    MEASUREMENT.fetch_add(1, Ordering::Relaxed);
     let (mut publishers, mut subscribers) = (Vec::new(), Vec::new());
     for number in 0..pairs {
         subscribers.push(client(port, &format!("s{number}"), Some((kind, number)))?);
@@ -207,6 +211,7 @@ pub(crate) fn closed(
     window: u16,
     time: Duration,
 ) -> Result<f64, Failure> {
+    MEASUREMENT.fetch_add(1, Ordering::Relaxed);
     let mut sockets = Vec::new();
     for number in 0..clients {
         sockets.push(client(port, &format!("c{number}"), Some((kind, number)))?);

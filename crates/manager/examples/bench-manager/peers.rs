@@ -98,8 +98,9 @@ impl Way {
         }];
         let port = free_port()?;
         let lines = format!(
-            "global\n  maxconn 20000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
+            "global\n  maxconn {}\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
              listen mqtt\n  bind 127.0.0.1:{port}\n  server broker 127.0.0.1:{}\n",
+            most_connections(),
             broker.port
         );
         match configured("haproxy", &["-db", "-f"], &lines) {
@@ -136,6 +137,17 @@ impl Way {
         let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
         line.split_whitespace().nth(1)?.parse().ok()
     }
+}
+
+/// Two files each; HAProxy does not start when it may not open as many as it is told to hold.
+fn most_connections() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer is to a live struct of the type that the call fills.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    (limit.rlim_max.saturating_sub(200) / 2).min(20_000)
 }
 
 /// Is the manager until its input ends.
