@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from srt_helpers import CONTROLLER, HAS_OVSDB, M1, READER, Open, OvsdbServer, connection, manager, request, wait_for
 
+from timebound.control.srt.jsonstream import JsonStream
+from timebound.control.srt.schema import schema, to_json
 from timebound.control.srt.store import Delete, Put, StoreError, Tls, open_store
 
 
@@ -247,3 +253,37 @@ def test_a_url_of_no_store_is_refused_with_the_kinds_there_are(url: str) -> None
     with pytest.raises(StoreError) as error:
         open_store(url, READER)
     assert "file:PATH" in error.value.hint
+
+
+def test_an_update_that_comes_with_the_bytes_of_the_table_is_not_lost(tmp_path: Path, open_for: Open) -> None:
+    """It was applied before the table that it builds upon, which then took its place."""
+    path = tmp_path / "played.sock"
+    ready = threading.Event()
+
+    def play() -> None:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(path))
+            listening.listen()
+            ready.set()
+            peer, _ = listening.accept()
+            with peer:
+                stream = JsonStream()
+                while data := peer.recv(65_536):
+                    for message in stream.feed(data):
+                        peer.sendall(answer(message))
+
+    def answer(message: dict[str, Any]) -> bytes:
+        results = {"list_dbs": ["Timebound"], "get_schema": schema(), "monitor": {}, "echo": []}
+        text = json.dumps({"id": message["id"], "error": None, "result": results[message["method"]]})
+        if message["method"] == "monitor":
+            update = {"managers": {"11111111-2222-3333-4444-555555555555": {"new": to_json(manager())}}}
+            text += json.dumps({"id": None, "method": "update", "params": [None, update]})
+        return text.encode()
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    assert ready.wait(5)
+    store = open_for(f"unix:{path}", READER)
+    assert store.snapshot().managers == {"m1": manager()}
+    store.close()
+    thread.join(5)

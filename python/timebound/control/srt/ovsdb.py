@@ -141,7 +141,9 @@ class OvsdbStore(Replica):
             raise StoreError(
                 f"its schema lacks {', '.join(lacking[:5])}: `timebound srt schema` prints it, `ovsdb-client convert` brings it up to date"
             )
-        peer.on_update = self._updated
+        # Updates may come with the very bytes of the table that they build upon, before this task has seen it.
+        early: list[dict[str, Any]] = []
+        peer.on_update = early.append
         self._uuids.clear()
         self._ids.clear()
         self._flying.clear()
@@ -150,8 +152,12 @@ class OvsdbStore(Replica):
         for change in self._changes(await peer.send("monitor", [schema.DATABASE, None, monitored])):
             if isinstance(change, Put):
                 getattr(found, rules.key(change)[0])[change.row.id] = change.row
-        rest = self._loaded(found)
+        self._loaded(found)
+        peer.on_update = self._updated
+        for updates in early:
+            self._updated(updates)
         self._refuse()
+        rest = self._rest()
         while rest or not self._current():
             if rest:
                 await self._transact(peer, rest)
