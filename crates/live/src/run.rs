@@ -38,6 +38,8 @@ const PREFLIGHT_ATTEMPTS: u32 = 3;
 const PREFLIGHT_PAUSE: u64 = 1_000_000_000;
 /// Interval of progress messages.
 const PROGRESS: u64 = 250_000_000;
+/// How often switches are asked whether they have found their controller.
+const LOOK: u64 = 100_000_000;
 /// How long endpoints may take beyond the end of the run.
 const ENDPOINTS_GRACE: u64 = 10_000_000_000;
 /// How long commands may take to end; what is left ends with us.
@@ -228,6 +230,14 @@ impl Run {
         }
     }
 
+    /// Are all real switches connected to their controller?
+    fn is_controlled(&self) -> Result<bool, Failure> {
+        match &self.prepared.switches {
+            Some((_, ovs)) => ovs.are_connected(&self.nodes),
+            None => Ok(true),
+        }
+    }
+
     /// The fabric leaves to the real switches what is theirs.
     fn with_switches(&self, mut fabric: Box<Fabric>) -> Box<Fabric> {
         if let Some((switches, _)) = &self.prepared.switches {
@@ -301,9 +311,20 @@ impl Run {
         let limit = plan.setup_timeout_ns;
         self.prepared.programs.start_due(&self.nodes, None)?;
         let (mut connecting, mut met) = (false, false);
+        let mut controlled = self
+            .prepared
+            .switches
+            .as_ref()
+            .is_none_or(|(switches, _)| switches.controller.is_none());
+        let mut next_look = 0;
         loop {
             self.tick(TICK)?;
-            let programs_ready = self.prepared.programs.are_ready(&self.nodes)?;
+            let mut programs_ready = self.prepared.programs.are_ready(&self.nodes)?;
+            if programs_ready && !controlled && clock::monotonic() >= next_look {
+                next_look = clock::monotonic() + LOOK;
+                controlled = self.is_controlled()?;
+            }
+            programs_ready &= controlled;
             if programs_ready && !met {
                 met = true;
                 self.barrier("connect")?;
@@ -321,6 +342,8 @@ impl Run {
             if clock::monotonic() - begun > limit {
                 let what = if connecting {
                     "the endpoints are not connected"
+                } else if !controlled {
+                    "programs are not ready, or the real switches are not connected to their controller"
                 } else {
                     "programs are not ready"
                 };

@@ -87,18 +87,25 @@ fn receiver(port: u16, group: bool) -> String {
     };
     format!(
         "import signal,socket,struct,sys\ndef end(*_): sys.exit()\nsignal.signal(signal.SIGTERM,end)\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\ns.setsockopt(socket.SOL_SOCKET,8,200000)\n\
-         s.setsockopt(0,13,1)\ns.bind(('',{port}))\n{join}n=0\ntos=0\ntry:\n while True:\n  \
+         s.setsockopt(0,13,1)\ns.bind(('',{port}))\n{join}open('{port}-'+socket.gethostname(),'w')\nn=0\ntos=0\ntry:\n while True:\n  \
          d,c,_,_=s.recvmsg(2000,200)\n  n+=1\n  tos=[v[0] for l,t,v in c if t==1][0]\nfinally: print(n,tos>>2)\n"
     )
 }
 
+/// A receiver that senders wait for.
+fn listener(name: &str, node: &str, port: u16, group: bool) -> Value {
+    let mut program = python(name, node, &receiver(port, group), None);
+    program["ready"] = json!({"file": format!("{port}-{node}"), "timeout_ms": 20_000});
+    program
+}
+
 fn traffic(plan: &mut Value) {
     plan["programs"] = json!([
-        python("at2", "h2", &receiver(7000, false), None),
-        python("at3", "h3", &receiver(7001, false), None),
-        python("group2", "h2", &receiver(7002, true), None),
-        python("group3", "h3", &receiver(7002, true), None),
-        python("group4", "h4", &receiver(7002, true), None),
+        listener("at2", "h2", 7000, false),
+        listener("at3", "h3", 7001, false),
+        listener("group2", "h2", 7002, true),
+        listener("group3", "h3", 7002, true),
+        listener("group4", "h4", 7002, true),
         python(
             "urgent",
             "h1",
@@ -223,7 +230,7 @@ fn overload(folder: &Folder, real: &[&str]) -> Value {
         }
     }
     plan["programs"] = json!([
-        python("at2", "h2", &receiver(7000, false), None),
+        listener("at2", "h2", 7000, false),
         python(
             "flood",
             "h4",
@@ -362,8 +369,8 @@ fn a_controller_takes_over_before_anything_is_measured_and_its_marks_decide_the_
         plan["programs"] = json!([
             controller,
             python("asks", "h3", list, None),
-            python("at2", "h2", &receiver(7000, false), None),
-            python("at3", "h3", &receiver(7001, false), None),
+            listener("at2", "h2", 7000, false),
+            listener("at3", "h3", 7001, false),
             python(
                 "urgent",
                 "h1",
@@ -399,18 +406,18 @@ fn a_link_that_goes_down_takes_the_carrier_of_the_switches_ports_with_it_and_giv
         return;
     }
     let build = |folder: &Folder| {
-        let mut plan = ring(folder, &["s1", "s2"], 3.0);
+        let mut plan = ring(folder, &["s1", "s2"], 6.0);
         let event = |at: u64, from: &str, to: &str, up: bool| json!({"at_ns": at, "port": {"from": from, "to": to}, "up": up});
         let both = |at: u64, up: bool| [event(at, "s1", "s2", up), event(at, "s2", "s1", up)];
-        plan["events"] = json!([both(500_000_000, false), both(1_800_000_000, true)].concat());
+        plan["events"] = json!([both(500_000_000, false), both(3_500_000_000, true)].concat());
         let ask = |name: &str, start_ns: u64| {
             let script = "import subprocess\nfor port in ('s1-s2','s2-s1','s1-h1'):\n subprocess.run(['ovs-vsctl','get','interface',port,'link_state'])\n";
             python(name, "h3", script, Some(start_ns))
         };
         plan["programs"] = json!([
             ask("during", 1_000_000_000),
-            ask("after", 2_200_000_000),
-            python("at2", "h2", &receiver(7000, false), None),
+            ask("after", 4_200_000_000),
+            listener("at2", "h2", 7000, false),
             python(
                 "urgent",
                 "h1",

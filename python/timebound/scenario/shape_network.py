@@ -550,7 +550,7 @@ class Network(Shape):
     controller: ControllerField | None = Field(
         default=None,
         description="OpenFlow controller of the switches with engine: ovs; without one they forward along the scenario's routes",
-        examples=[{"program": ["timebound", "controller"], "ready-file": "controller-ready"}],
+        examples=[{"program": ["timebound", "controller", "/etc/timebound/controller.yaml"], "ready-port": 8321}],
     )
     import_: Annotated[Import, Short(_import, {"type": "string"})] | None = Field(
         default=None, description="a topology file", examples=["backbone.gml"]

@@ -19,7 +19,7 @@ class Controller(Shape):
     program: list[Word] = Field(
         min_length=1,
         description="program and arguments; `{run}` in them is the run folder",
-        examples=[["timebound", "controller", "--config", "controller.yaml"]],
+        examples=[["timebound", "controller", "/etc/timebound/controller.yaml"]],
     )
     env: dict[str, Word] = Field(default_factory=dict, description="environment added", examples=[{"LANG": "C"}])
     port: int = Field(

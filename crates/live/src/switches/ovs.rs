@@ -208,17 +208,17 @@ impl Ovs {
             self.ofctl(nodes, "del-flows", &switch.name, &[])?;
             self.ofctl(nodes, "del-groups", &switch.name, &[])?;
         }
-        let mut arguments = Vec::new();
-        for switch in &switches.list {
-            arguments.extend(["--", "set-controller", &switch.name, controller].map(str::to_owned));
-        }
-        self.vsctl(nodes, &arguments)?;
-        let mut arguments = Vec::new();
-        for switch in &switches.list {
-            let backoff = format!("max_backoff={MOST_BACKOFF_MS}");
-            arguments.extend(["--", "set", "controller", &switch.name, &backoff].map(str::to_owned));
-        }
-        self.vsctl(nodes, &arguments)
+        self.vsctl(nodes, &controlled(switches, controller))
+    }
+
+    /// Has every bridge found its controller?
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub(crate) fn are_connected(&self, nodes: &Nodes) -> Result<bool, Failure> {
+        let asked = ["--bare", "--columns=is_connected", "list", "controller"].map(str::to_owned);
+        let said = self.ask(nodes, &self.vsctl, &self.vsctl_arguments(&asked))?;
+        Ok(said.split_whitespace().all(|word| word == "true"))
     }
 
     fn vsctl_arguments(&self, arguments: &[String]) -> Vec<String> {
@@ -308,6 +308,20 @@ fn build(switches: &Switches, datapath: &str) -> Vec<String> {
             arguments.extend(["--", "add-port", name, &port.name].map(str::to_owned));
             arguments.extend(["--", "set", "interface", &port.name, &number].map(str::to_owned));
         }
+    }
+    arguments
+}
+
+/// Arguments of ovs-vsctl for bridges that look for a controller. In one transaction: a switch that tried before it knew its longest wait
+/// would wait for longer.
+fn controlled(switches: &Switches, controller: &str) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    for (index, switch) in switches.list.iter().enumerate() {
+        let (id, target) = (format!("--id=@c{index}"), format!("target=\"{controller}\""));
+        let backoff = format!("max_backoff={MOST_BACKOFF_MS}");
+        let reference = format!("controller=@c{index}");
+        arguments.extend(["--", &id, "create", "controller", &target, &backoff].map(str::to_owned));
+        arguments.extend(["--", "set", "bridge", &switch.name, &reference].map(str::to_owned));
     }
     arguments
 }
