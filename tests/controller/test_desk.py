@@ -198,6 +198,18 @@ def test_a_restart_waits_for_the_network_before_it_takes_anything_for_lost() -> 
     assert again.verdict(publisher).outcome is Outcome.GRANTED  # type: ignore[union-attr]
 
 
+def test_nothing_is_taken_for_lost_before_the_table_was_read() -> None:
+    bench, _, _ = pair()
+    bench.step()
+    bench.prove()
+    desk = Desk(Site(), grace_ns=0)
+    desk.know_topology(bench.table.network)
+    orders = desk.step(bench.now)
+    assert not desk.ready and not orders.remove and not orders.changes and desk.next_ns() is None
+    desk.know_tables(bench.table.world().tables)
+    assert not desk.step(bench.now).remove and desk.ready and len(desk.held) == 4
+
+
 def test_what_an_administrator_takes_back_stays_refused_until_it_is_asked_anew() -> None:
     bench, publisher, _ = pair()
     bench.step()

@@ -81,6 +81,7 @@ class Desk:
         self.refusals: dict[str, _Refusal] = {}
         self.ready = False
         self._began_ns: int | None = None
+        self._read = False
         self._retry: list[str] = []
         self._unbacked: list[str] = []
         self._revoked: set[tuple[str, int]] = set()
@@ -92,7 +93,7 @@ class Desk:
     def know_tables(self, tables: Tables, alive: frozenset[str] | None = None) -> None:
         """The table as it is now, and which managers are alive. Verdicts and channels are read from it once: nobody else writes them, and what
         was written last may not be in it yet."""
-        self.tables, self.alive = self.seen(tables), alive
+        self.tables, self.alive, self._read = self.seen(tables), alive, True
 
     def seen(self, tables: Tables) -> Tables:
         """The table with verdicts and channels as they were written last."""
@@ -200,8 +201,10 @@ class Desk:
         return orders
 
     def _is_known(self, now_ns: int) -> bool:
-        """Are all links there that reservations go over? Or was there time enough?"""
+        """Has the table been read, and are all links there that reservations go over? Or was there time enough for them?"""
         assert self._began_ns is not None
+        if not self._read:
+            return False
         if now_ns - self._began_ns >= self.grace_ns:
             return True
         links = {name for channel in self.tables.channels.values() for name in channel.links}
@@ -307,7 +310,7 @@ class Desk:
     def next_ns(self) -> int | None:
         """When something is to be done without news: a broken channel is ordered again, the grace after the start ends."""
         times = [held.retry_ns for held in self.held.values() if held.retry_ns is not None]
-        if not self.ready and self._began_ns is not None:
+        if not self.ready and self._read and self._began_ns is not None:
             times.append(self._began_ns + self.grace_ns)
         return min(times, default=None)
 
