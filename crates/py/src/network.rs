@@ -6,11 +6,13 @@ use crate::explain::ExplainOptions;
 use crate::options::{BoundsOptions, SearchOptions, SimulateOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use timebound_bounds::{Analysis, Outcome};
 use timebound_model::{Declaration, Network as Model, Time, compile};
 
 /// A compiled network with its streams.
@@ -71,6 +73,14 @@ impl Network {
         let options: BoundsOptions = serde_json::from_str(options).map_err(invalid)?;
         let options = options.resolve(&self.model);
         py.detach(|| json(&timebound_bounds::analyse(&self.model, &options)))
+    }
+
+    /// As `bounds`, and no more than is needed again and again: `{"streams": [[leaf, ..], ..], "ports": [..]}` in the order of the declaration; a leaf is
+    /// `[from_nominal_ns, from_actual_ns, best_case_ns]` or `{"kind", "reason"}`, a port `{"name", "utilisation": {"value"}, "exceeds_buffer"}`.
+    fn brief(&self, py: Python<'_>, options: &str) -> PyResult<String> {
+        let options: BoundsOptions = serde_json::from_str(options).map_err(invalid)?;
+        let options = options.resolve(&self.model);
+        py.detach(|| json(&Brief::of(&timebound_bounds::analyse(&self.model, &options))))
     }
 
     /// Figures that are no bounds, labelled (`safety`); options as of `bounds`, with one of the methods "trajectory",
@@ -184,6 +194,75 @@ impl Network {
             (Some(error), _) => Err(error),
             (None, Ok(found)) => json(&found),
             (None, Err(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// An analysis without its hops.
+#[derive(Serialize)]
+struct Brief<'a> {
+    streams: Vec<Vec<BriefLeaf<'a>>>,
+    ports: Vec<BriefPort<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum BriefLeaf<'a> {
+    /// From the nominal release, from the actual one, best case.
+    Bound(u64, u64, u64),
+    Reason {
+        kind: &'static str,
+        reason: &'a str,
+    },
+}
+
+#[derive(Serialize)]
+struct BriefPort<'a> {
+    name: &'a str,
+    utilisation: BriefShare,
+    exceeds_buffer: bool,
+}
+
+#[derive(Serialize)]
+struct BriefShare {
+    value: f64,
+}
+
+impl<'a> Brief<'a> {
+    fn of(analysis: &'a Analysis) -> Self {
+        let leaf = |outcome: &'a Outcome| match outcome {
+            Outcome::Bound {
+                from_nominal,
+                from_actual,
+                best_case,
+                ..
+            } => BriefLeaf::Bound(from_nominal.0, from_actual.0, best_case.0),
+            Outcome::NoFiniteBound { reason, .. } => BriefLeaf::Reason {
+                kind: "no-finite-bound",
+                reason,
+            },
+            Outcome::Unsupported { reason } => BriefLeaf::Reason {
+                kind: "unsupported",
+                reason,
+            },
+        };
+        Self {
+            streams: analysis
+                .streams
+                .iter()
+                .map(|stream| stream.leaves.iter().map(|found| leaf(&found.outcome)).collect())
+                .collect(),
+            ports: analysis
+                .ports
+                .iter()
+                .map(|port| BriefPort {
+                    name: &port.name,
+                    utilisation: BriefShare {
+                        value: port.utilisation.value,
+                    },
+                    exceeds_buffer: port.exceeds_buffer,
+                })
+                .collect(),
         }
     }
 }

@@ -84,11 +84,12 @@ def network_of(plan: Plan) -> Network:
     return Network(plan, _steady(plan, plan.declaration()))
 
 
-def predict(plan: Plan, below: Mapping[str, int] | None = None) -> Prediction:
+def predict(plan: Plan, below: Mapping[str, int] | None = None, *, paths: bool = True) -> Prediction:
     """Bounds for every stream of the plan.
 
     `below` spares rounds: jitters of answers that are known not to exceed those of this plan, as those of a prediction of fewer flows on the same
     ways in the same classes do not (every step is monotone in the streams). The result is the same.
+    Without `paths` outcomes have none, and of ports there is no more than name, utilisation and whether their buffers suffice.
 
     Raises:
         ScenarioError: the network does not compile.
@@ -107,7 +108,8 @@ def predict(plan: Plan, below: Mapping[str, int] | None = None) -> Prediction:
         broken: dict[str, Outcome] = {}
         while not broken:
             rounds += 1
-            outcomes = outcomes_of(network.bounds(jitters), streams)
+            analysis = network.brief(jitters)
+            outcomes = _brief_outcomes(analysis, streams)
             causes.note(outcomes)
             slower = servers.update(outcomes)
             if rounds > MOST_ROUNDS:
@@ -146,6 +148,9 @@ def predict(plan: Plan, below: Mapping[str, int] | None = None) -> Prediction:
             causes.broken[name] = causes.of(key, outcome) if follows.through is None else outcome
             streams[name] = _unbounded(streams[name])
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
+    if not paths and not plan.scenario.events:
+        found = {key: causes.of(key, outcome) for key, outcome in outcomes.items()}
+        return Prediction(plan, network, streams, found, analysis["ports"], rounds, network, servers)
     steady = Network(plan, _steady(plan, _declaration(plan, streams))) if plan.scenario.events else None
     network = Network(plan, _declaration(plan, streams))
     analysis = (steady or network).bounds({})
@@ -254,6 +259,19 @@ def _said(plan: Plan, outcome: Outcome) -> Outcome:
 def _interrupted(direction: dict[str, Any]) -> dict[str, Any]:
     impairments = direction["impairments"]
     return {**direction, "impairments": {**impairments, "outages": [*impairments["outages"], [0, 1]]}}
+
+
+def _brief_outcomes(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tuple[str, str], Outcome]:
+    """As `outcomes_of`, of a brief analysis: streams, and their receivers, come in the order in which they were declared."""
+    found = {}
+    for stream, leaves in zip(streams.values(), analysis["streams"], strict=True):
+        for receiver, leaf in zip(stream.destinations, leaves, strict=True):
+            if isinstance(leaf, list):
+                nominal, actual, best = leaf
+                found[stream.name, receiver] = Outcome("bound", actual, nominal, best)
+            else:
+                found[stream.name, receiver] = Outcome(leaf["kind"], reason=leaf["reason"])
+    return found
 
 
 def outcomes_of(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tuple[str, str], Outcome]:

@@ -73,7 +73,7 @@ def judge(world: World, state: State, before: Judged | None = None) -> Judged:
     try:
         plan = build_plan(layout.scenario)
         declared = tuple(plan.streams)
-        prediction = predict(plan, _below(declared, before))
+        prediction = predict(plan, _below(declared, before), paths=False)
     except (PlanError, ScenarioError) as error:
         reason = error.message if isinstance(error, PlanError) else error.problems[0].message
         return Judged(layout, {name: Bound(pair, None, reason) for name, pair in layout.pairs.items()})
