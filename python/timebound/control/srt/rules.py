@@ -84,7 +84,13 @@ def prepare(changes: Iterable[Change], seen: Seen) -> tuple[Change, ...]:
     for change in changes:
         if isinstance(change, Put):
             check_values(change.row)
-        for each in _with_hanging(change, seen) if isinstance(change, Delete) else (change,):
+        hanging: list[Change] = _with_hanging(change, seen) if isinstance(change, Delete) else [change]
+        gone = {each.id for each in hanging if isinstance(each, Delete) and each.table == "connections"}
+        # Requests that the same transaction has put on a connection before it goes.
+        for put in [put.row for put in wanted.values() if isinstance(put, Put)]:
+            if isinstance(put, RequestRow) and put.connection in gone:
+                hanging.insert(0, Delete("requests", put.id))
+        for each in hanging:
             wanted.pop(key(each), None)
             wanted[key(each)] = each
     new = {id: change.row for (_, id), change in wanted.items() if isinstance(change, Put)}
