@@ -1,12 +1,16 @@
-"""Programs that run inside a node: `python -m timebound.node broker --bind ADDRESS --port PORT`, and `bridges`, which waits until a
-broker of the node has connected to others."""
+"""Programs that run inside a node: `python -m timebound.node broker --bind ADDRESS --port PORT`; `bridges`, which waits until a
+broker of the node has connected to others; `ready`, which waits until a service says so; `table`, an OVSDB server with the table of requirements."""
 
 import argparse
 import ipaddress
 import json
+import os
 import struct
+import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 ESTABLISHED = "01"
@@ -24,9 +28,18 @@ def main() -> int:
     bridges = roles.add_parser("bridges")
     bridges.add_argument("--to", action="append", required=True, help="ADDRESS:PORT of a listener")
     bridges.add_argument("--ready", type=Path, required=True, help="file to write once all connections stand")
+    waits = roles.add_parser("ready")
+    waits.add_argument("--port", type=int, required=True, help="of the service's health page on this node")
+    waits.add_argument("--ready", type=Path, required=True, help="file to write once the service is ready")
+    table = roles.add_parser("table")
+    table.add_argument("--socket", required=True, help="Unix socket to serve at")
     arguments = parser.parse_args()
     if arguments.role == "bridges":
         return wait_for_bridges(arguments.to, arguments.ready)
+    if arguments.role == "ready":
+        return wait_for_service(arguments.port, arguments.ready)
+    if arguments.role == "table":
+        return serve_table(arguments.socket)
     from timebound import _core
 
     # Anonymous clients are welcome: the broker's network is the run's own and has no way out.
@@ -49,6 +62,36 @@ def wait_for_bridges(
             return 0
         time.sleep(LOOK_S)
     return 1
+
+
+def wait_for_service(port: int, ready: Path, timeout_s: float = 60.0) -> int:
+    """Waits until `/readyz` of a service on this node answers 200, then writes the file; what it said last is on standard error."""
+    said = "nothing"
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
+                ready.write_bytes(answer.read())
+                return 0
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")
+        except OSError as error:
+            said = str(error)
+        time.sleep(LOOK_S)
+    print(f"not ready after {timeout_s:g} s: {said}", file=sys.stderr)
+    return 1
+
+
+def serve_table(socket: str) -> int:
+    """Becomes an OVSDB server (ovsdb-server(1)) with an empty table, in this folder."""
+    from timebound.control.srt.schema import schema
+
+    Path("table.ovsschema").write_text(json.dumps(schema()), encoding="utf-8")
+    Path("table.db").unlink(missing_ok=True)
+    subprocess.run(["ovsdb-tool", "create", "table.db", "table.ovsschema"], check=True)
+    # Open vSwitch takes relative names of sockets from a folder of its own.
+    command = ["ovsdb-server", "table.db", f"--remote=punix:{socket}", "--unixctl=table.ctl"]
+    os.execvpe(command[0], command, {**os.environ, "OVS_RUNDIR": "."})
 
 
 def connected(table: str) -> set[str]:

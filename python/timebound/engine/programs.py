@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
 
 from timebound.engine.core import problem_at
 from timebound.engine.folder import FolderError
+from timebound.scenario.model import MqttStack
 from timebound.scenario.problems import Problem, ScenarioError
 from timebound.stacks import Plan, hardware, switches
 
@@ -62,6 +64,10 @@ def resolve(plan: Plan) -> None:
             problems.append(problem_at(plan.scenario, place, message, f"install it (sudo apt-get install {package})"))
         else:
             program["argv"] = [found, *program["argv"][1:]]
+    stack = plan.scenario.stack
+    if isinstance(stack, MqttStack) and stack.reserved and importlib.util.find_spec("structlog") is None:
+        message = "manager and controller need packages that are not installed"
+        problems.append(problem_at(plan.scenario, "stack", message, "pip install 'timebound[control]'"))
     for path, file in hardware.missing_files(plan):
         message = f"the virtual machine's file {file} does not exist"
         problems.append(problem_at(plan.scenario, path, message, "paths count from the scenario's folder"))

@@ -304,6 +304,8 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
         entry["connection"] = flow.connection
     if flow.after is not None:
         entry["after"] = flow.after
+    if not flow.reserve:
+        entry["reserve"] = False
     return entry
 
 
@@ -311,7 +313,7 @@ def _stack(stack: Stack) -> dict[str, Any]:
     if not isinstance(stack, MqttStack):
         return {"udp": {"multicast": stack.multicast}}
     return {
-        "mqtt": {
+        "rt-mqtt" if stack.reserved else "mqtt": {
             "broker": [broker(item) for item in stack.brokers],
             "version": stack.version,
             "clients": stack.clients,

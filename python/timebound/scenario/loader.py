@@ -20,6 +20,7 @@ from timebound.scenario.problems import Problem, ScenarioError
 from timebound.scenario.resolve_flows import FlowResolver, resolve_stack
 from timebound.scenario.resolve_machines import resolve_machines
 from timebound.scenario.resolve_network import resolve_network
+from timebound.scenario.resolve_reserved import default_controller
 from timebound.scenario.resolve_routes import assign
 from timebound.scenario.resolve_run import resolve_background, resolve_run
 from timebound.scenario.resolve_schedule import event_times, resolve_events
@@ -109,6 +110,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
     node_events = resolve_node_events(checked.at, times, net, context)
     run = resolve_run(checked.run, net, context)
     computers = resolve_machines(checked.network.machines, net.nodes, net.links, context)
+    controller = resolve_controller(checked.network.controller, net.nodes, net.links, computers, context)
     return Scenario(
         name=checked.name,
         description=checked.description,
@@ -122,7 +124,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
         node_events=node_events,
         run=run,
         machines=computers,
-        controller=resolve_controller(checked.network.controller, net.nodes, net.links, computers, context),
+        controller=controller or default_controller(stack),
         file=str(file) if file else None,
         locations=context.locations,
         warnings=tuple(dict.fromkeys(context.sources.warnings)),

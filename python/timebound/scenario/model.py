@@ -369,6 +369,13 @@ class Flow:
     """MQTT only: flows of one host with this name share its TCP connection; `None`: a connection of its own."""
     after: str | None = None
     """MQTT only: the flow whose messages these are, passed on by its broker; only the ways from there to the receivers are this flow's own."""
+    reserve: bool = True
+    """RT-MQTT only: do its clients ask for a channel?"""
+
+    @property
+    def asks(self) -> bool:
+        """RT-MQTT only: whoever has no deadline asks for nothing."""
+        return self.reserve and self.deadline_ns is not None and self.priority > 0
 
     def way(self, source: str, destination: str) -> tuple[str, ...] | None:
         """The stated way between two hosts; `None`: the shortest."""
@@ -402,6 +409,8 @@ class MqttStack:
     clients: Literal["auto", "shared", "per-node"] = "auto"
     """Processes of the built-in clients."""
     connections: Literal["per-flow", "per-node"] = "per-flow"
+    reserved: bool = False
+    """RT-MQTT: clients of flows with a deadline ask for channels, managers and a controller reserve them."""
     kind: Literal["mqtt"] = "mqtt"
 
 

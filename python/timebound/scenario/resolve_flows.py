@@ -14,6 +14,7 @@ from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
 from timebound.scenario.resolve_broker import check_via, resolve_service
 from timebound.scenario.resolve_media import bucket
 from timebound.scenario.resolve_network import Net
+from timebound.scenario.resolve_reserved import asks, check_asking, check_reserved
 from timebound.scenario.resolve_routes import resolve_routes
 from timebound.scenario.tree import Path
 from timebound.scenario.units import format_time
@@ -50,6 +51,7 @@ _FIELDS = {
     "route": "routes",
     "connection": "connection",
     "after": "after",
+    "reserve": "reserve",
     "name": "name",
 }
 
@@ -77,23 +79,28 @@ def resolve_hosts(names: list[str], net: Net, path: Path, context: Context) -> l
 
 def resolve_stack(stack: shape.Stack, net: Net, context: Context) -> Stack:
     """The stack with its brokers."""
-    if stack.mqtt is None:
+    key, said = ("mqtt", stack.mqtt) if stack.rt_mqtt is None else ("rt-mqtt", stack.rt_mqtt)
+    if said is None:
         return UdpStack(multicast=stack.udp is not None and stack.udp.multicast)
     brokers: list[Broker] = []
-    for index, broker in enumerate(stack.mqtt.broker):
-        path: Path = ("stack", "mqtt", "broker", index, "node")
+    for index, broker in enumerate(said.broker):
+        path: Path = ("stack", key, "broker", index, "node")
         for name in resolve_hosts([broker.node], net, path, context):
             if any(other.node == name for other in brokers):
                 context.error(path, f"two brokers on {name!r}", "name every host once")
             else:
                 service = resolve_service(broker, path[:-1], context)
                 brokers.append(Broker(node=name, program=broker.program, port=broker.port, service=service))
-    return MqttStack(
+    found = MqttStack(
         brokers=tuple(brokers),
-        version=stack.mqtt.version,
-        clients=stack.mqtt.clients,
-        connections=stack.mqtt.connections,
+        version=said.version,
+        clients=said.clients,
+        connections=said.connections,
+        reserved=stack.rt_mqtt is not None,
     )
+    if found.reserved:
+        check_reserved(found, net, context)
+    return found
 
 
 class FlowResolver:
@@ -108,6 +115,7 @@ class FlowResolver:
         self.flows: list[Flow] = []
         self.names: set[str] = set()
         self.receivers = 0
+        self.reserved = isinstance(stack, MqttStack) and stack.reserved
         brokers = stack.brokers if isinstance(stack, MqttStack) else ()
         self.hops = [(broker.node, graph.hops(broker.node)) for broker in brokers]
 
@@ -158,7 +166,7 @@ class FlowResolver:
                     period_ns=period,
                     jitter_ns=flow.jitter,
                     deadline_ns=flow.deadline,
-                    priority=flow.priority,
+                    priority=flow.priority if not self.reserved or asks(flow) else 0,
                     qos=flow.qos,
                     pattern=flow.pattern if flow.token_bucket is None else "token-bucket",
                     offset_ns=flow.offset,
@@ -170,6 +178,7 @@ class FlowResolver:
                     services=services,
                     connection=flow.connection,
                     after=flow.after,
+                    reserve=flow.reserve,
                 )
             )
         self.flows[first:] = resolve_routes(
@@ -266,6 +275,7 @@ class FlowResolver:
         ):
             if stated and not mqtt:
                 context.error((*path, key), f"{key} works with MQTT alone", "remove it, or use stack: {mqtt: ...}")
+        check_asking(flow, self.reserved, path, context)
         if flow.join and not flow.start:
             context.error((*path, "join"), "join without start", "start: 1 ms, so that the first one joins as well")
         if flow.content is not None:

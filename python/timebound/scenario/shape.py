@@ -118,6 +118,11 @@ class Flow(Shape):
         "connection; from, topic, size, period and jitter are those of that flow (not emulated)",
         examples=["alpha"],
     )
+    reserve: bool = Field(
+        default=True,
+        description="rt-mqtt alone: its clients ask for a channel, if it has a deadline; false: they ask for nothing, and it is best effort",
+        examples=[False],
+    )
 
 
 class Assigned(Shape):
@@ -195,6 +200,11 @@ class Stack(Shape):
     """What carries the messages: exactly one of the stacks."""
 
     mqtt: Annotated[Mqtt, Short(lambda value: _version(value))] | None = Field(default=None, description="MQTT")
+    rt_mqtt: Annotated[Mqtt, Short(lambda value: _version(value))] | None = Field(
+        default=None,
+        description="MQTT with guaranteed channels: before each broker stands `timebound manager`, at the real switches `timebound controller`; clients "
+        "of flows with a deadline ask for it in user properties (docs/rt-mqtt.md)",
+    )
     udp: Annotated[Udp, Short(lambda value: {} if value is None else value)] | None = Field(
         default=None, description="UDP"
     )
@@ -212,7 +222,10 @@ def _stack(value: Any) -> Any:
         value = {value: {}}
     if isinstance(value, dict):
         if len(value) != 1:
-            raise fail("state exactly one stack", "stack: {mqtt: {broker: h5}} or stack: {udp: {}}")
+            raise fail(
+                "state exactly one stack",
+                "stack: {mqtt: {broker: h5}}, stack: {rt-mqtt: {broker: h5}} or stack: {udp: {}}",
+            )
         return {key: {} if inner is None else inner for key, inner in value.items()}
     return value
 

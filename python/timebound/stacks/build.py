@@ -6,7 +6,7 @@ import ipaddress
 from collections import Counter
 
 from timebound.scenario.model import MqttStack, Scenario
-from timebound.stacks import background, gateway, hardware, mqtt, switches, udp, ways
+from timebound.stacks import background, gateway, hardware, mqtt, reserved, switches, udp, ways
 from timebound.stacks.gateway import subnets_of
 from timebound.stacks.plan import Plan, PlanError
 
@@ -53,8 +53,11 @@ def build_plan(scenario: Scenario) -> Plan:
                 }
             )
     controller = switches.program(scenario)
+    is_reserved = isinstance(scenario.stack, MqttStack) and scenario.stack.reserved
     if controller is not None:
-        plan.programs.append(controller)
+        beside = reserved.control(plan, switches.NODE) if is_reserved else []
+        # Whoever reserves waits for the controller, and the controller for its table.
+        plan.programs[:0] = [*beside[:1], controller, *beside[1:]]
         plan.notes.append(
             "The real switches' controller decides ways and classes; bounds and simulation assume the scenario's own."
         )

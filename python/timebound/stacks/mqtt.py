@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from timebound.scenario.model import Broker, Flow, MqttStack, Service
-from timebound.stacks import mqtt_per_node, release
+from timebound.stacks import mqtt_per_node, release, reserved
 from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, KEEP_ALIVE_S, Connection, Forwarded
 from timebound.stacks.plan import Plan, PlanError
 from timebound.stacks.shared import shared_connections
@@ -152,18 +152,23 @@ def _add_brokers(plan: Plan, stack: MqttStack, bridges: list[_Bridge]) -> None:
         plan.role(broker.node, "broker")
         if broker.program == "manager":
             continue
-        _add_broker(plan, broker, bridges)
+        if stack.reserved:
+            _add_broker(plan, broker, bridges, "127.0.0.1", reserved.BROKER_PORT)
+        else:
+            _add_broker(plan, broker, bridges, "0.0.0.0", broker.port)
     for broker in stack.brokers:
         _await_bridges(plan, broker.node, bridges)
+    if stack.reserved:
+        reserved.lay(plan, stack)
 
 
-def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge]) -> None:
+def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge], bind: str, port: int) -> None:
     name = f"broker-{broker.node}"
     if broker.program == "embedded":
-        argv = [sys.executable, "-m", "timebound.node", "broker", "--bind", "0.0.0.0", "--port", str(broker.port)]
+        argv = [sys.executable, "-m", "timebound.node", "broker", "--bind", bind, "--port", str(port)]
     else:
         configuration = f"{name}.conf"
-        lines = mosquitto_configuration([broker.port, *(b.port for b in bridges if b.target == broker.node)])
+        lines = mosquitto_configuration([port, *(b.port for b in bridges if b.target == broker.node)], bind)
         for number, bridge in enumerate(bridges):
             if bridge.source == broker.node:
                 lines += _bridge_configuration(number, bridge, plan.addresses[bridge.target])
@@ -175,7 +180,7 @@ def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge]) -> None:
             "node": broker.node,
             "argv": argv,
             "essential": True,
-            "ready": {"tcp_port": broker.port, "timeout_ms": 15_000},
+            "ready": {"tcp_port": port, "timeout_ms": 15_000},
         }
     )
 
@@ -198,10 +203,10 @@ def _await_bridges(plan: Plan, node: str, bridges: list[_Bridge]) -> None:
     )
 
 
-def mosquitto_configuration(ports: list[int]) -> list[str]:
+def mosquitto_configuration(ports: list[int], bind: str = "0.0.0.0") -> list[str]:
     """The lines of a mosquitto that listens at these ports, keeps nothing and holds nothing back."""
     return [
-        *(f"listener {port} 0.0.0.0" for port in ports),
+        *(f"listener {port} {bind}" for port in ports),
         "allow_anonymous true",
         "persistence false",
         # Without it Nagle's algorithm holds back messages for up to 40 ms.
@@ -249,6 +254,10 @@ def _add_client(
     """Adds a client that belongs to `flow`; its local port."""
     port = FIRST_CLIENT_PORT + ports[node]
     ports[node] += 1
+    if stack.reserved and flow.asks:
+        role, asked = reserved.asking(flow, role)
+    else:
+        asked = []
     plan.clients.append(
         {
             "name": name,
@@ -263,6 +272,7 @@ def _add_client(
             "dscp": flow.priority * release.DSCP_PER_CLASS,
             "keep_alive_s": KEEP_ALIVE_S,
             "connect_at_ns": start_ns or None,
+            "user_properties": asked,
             "role": role,
         }
     )

@@ -425,7 +425,7 @@ class Connection:
     def _mark(
         self, name: str, sender: str, receiver: str, port: int | None, peer_port: int | None, *, towards_broker: bool
     ) -> None:
-        """The 5-tuples of both directions. The broker cannot mark its packets by topic: the first port does it."""
+        """The 5-tuples of both directions. The broker cannot mark its packets by topic: the first port does it (with channels: manager and switches)."""
         addresses, qos = self.plan.addresses, self.flow.qos
         # The bridge alone chooses its own port.
         between_brokers = port is None and "manager" not in (self._program(sender), self._program(receiver))
@@ -442,7 +442,7 @@ class Connection:
                 ack={0: f"{name}/keep-alive-there", 1: f"{name}/puback/ack", 2: f"{name}/pubrec/ack"}[qos],
                 control={0: f"{name}/keep-alive-there", 1: None, 2: f"{name}/pubrel"}[qos],
                 header=(offset, size),
-                rewrite_dscp=not towards_broker,
+                rewrite_dscp=not towards_broker and not self.stack.reserved,
                 join=joins.get(sender),
             )
         )
@@ -456,7 +456,7 @@ class Connection:
                 data={0: f"{name}/keep-alive-back", 1: f"{name}/puback", 2: f"{name}/pubrec"}[qos],
                 ack=f"{name}/ack",
                 control=f"{name}/pubcomp" if qos == 2 else None,
-                rewrite_dscp=towards_broker,
+                rewrite_dscp=towards_broker and not self.stack.reserved,
                 join=joins.get(receiver),
             )
         )

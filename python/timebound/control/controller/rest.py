@@ -72,6 +72,11 @@ def _add_open(app: FastAPI, service: Service) -> None:
         well, parts = service.health()
         return JSONResponse({"healthy": well, **parts}, status_code=200 if well else 503)
 
+    @app.get("/readyz", summary="Can it decide? The store answers, the site's switches are here, their links are known")
+    def readyz() -> Response:
+        well, parts = service.readiness()
+        return JSONResponse({"ready": well, **parts}, status_code=200 if well else 503)
+
     @app.get("/", include_in_schema=False)
     def index() -> Response:
         nonce = secrets.token_urlsafe(16)

@@ -93,6 +93,7 @@ def running(
             backups=configuration.backups,
             grace_ns=configuration.grace_ns,
             alive=lambda: tell_systemd("WATCHDOG=1"),
+            expected={switch.name for switch in configuration.switches.switches},
         )
         service.start()
         ends.callback(service.close)

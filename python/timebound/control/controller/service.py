@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -61,6 +61,7 @@ class Service:
         backups: bool = True,
         grace_ns: int = 3_000_000_000,
         alive: Callable[[], None] = lambda: None,
+        expected: Collection[str] = (),
         wall: Callable[[], int] = time.time_ns,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -68,6 +69,8 @@ class Service:
         self.metrics = metrics or Metrics()
         self.audit = audit or Audit(None)
         self._desk = Desk(site, backups=backups, grace_ns=grace_ns)
+        # Switches of the site: what `readiness` waits for.
+        self._expected = frozenset(expected)
         self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
         self._pulse = Pulse(STALE_NS)
         self._alive, self._wall, self._clock = alive, wall, clock
@@ -138,6 +141,17 @@ class Service:
         turning = not self._ended and self._clock() - self._came_round_ns < _PATIENCE_NS
         parts = {"deciding": turning, "store": self.store.connected, "network_known": bool(self._view["ready"])}
         return turning and self.store.connected, parts
+
+    def readiness(self) -> tuple[bool, dict[str, Any]]:
+        """Can it decide about whatever a client of the site asks? And what is missing."""
+        well, parts = self.health()
+        topology = self.enforcer.topology()
+        here = {name for name, switch in topology.switches.items() if switch.connected}
+        joined = {link.source for link in topology.links.values() if link.up}
+        missing = sorted(self._expected - here)
+        alone = sorted(self._expected & here - joined) if len(self._expected) > 1 else []
+        parts |= {"switches_missing": missing, "switches_without_links": alone}
+        return well and bool(parts["network_known"]) and not missing and not alone, parts
 
     # The thread -------------------------------------------------------------------------------------------------------------
 
