@@ -1,0 +1,80 @@
+"""Guaranteed channels from end to end: clients that ask, manager, table, controller, eight real switches, an overloaded network."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.test_switches import emulate
+from timebound.engine.doctor import can_emulate, real_switches
+
+pytestmark = [
+    pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root"),
+    pytest.mark.skipif(
+        not real_switches().ok and os.environ.get("TIMEBOUND_CI") != "1",
+        reason="no Open vSwitch here: install openvswitch-switch",
+    ),
+]
+
+
+def audit(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "logs" / "controller-audit.jsonl").read_text().splitlines()]
+
+
+def test_who_asks_keeps_the_deadline_where_who_does_not_misses_it(tmp_path: Path) -> None:
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        _, summary = emulate(folder, "--set", "run.duration=8 s", scenario="rt-mqtt")
+        flows = {flow["flow"]: flow for flow in summary["flows"]}
+        press, lathe = flows["press"], flows["lathe"]
+        # Whatever the host does: both sides of `press` were granted, on four proven channels, before the first message.
+        decided = audit(folder)
+        granted = [entry for entry in decided if entry["what"] == "verdict" and entry["outcome"] == "granted"]
+        assert {(entry["side"], entry["topic"]) for entry in granted} == {
+            ("publish", "plant/press"),
+            ("subscribe", "plant/press"),
+        }
+        states = Counter(entry["outcome"] for entry in decided if entry["what"] == "channel")
+        assert states["proven"] >= 4 and states["broken"] == 0, states
+        assert summary["violations"] == []
+        assert press["sent"] == press["received"] > 70 and press["duplicates"] == 0
+        crowded = next(port for port in summary["ports"] if port["port"] == "s1->s2")
+        assert crowded["dropped"] > 1_000, "no overload"
+        assert lathe["latency_us"]["p50"] > 3 * press["latency_us"]["p50"]
+        if summary["precision"]["verdict"] == "good":
+            # The network's own figures, of virtual time: no message above its bound, none too late; without a channel they are.
+            assert press["latency_us"]["max"] <= press["bound_us"]["observed_arrivals"]
+            assert press["latency_us"]["max"] < press["deadline_us"]
+            assert lathe["late"] > 0 or lathe["lost"] > 0
+            return
+
+
+def test_a_flow_that_cannot_be_guaranteed_is_best_effort_and_told_why(tmp_path: Path) -> None:
+    file = tmp_path / "refused.yaml"
+    file.write_text(
+        """name: refused
+network:
+  defaults: {link: {rate: 10 Mbit/s}, switch: {engine: ovs, delay: 0 us..5 ms}}
+  nodes: {h[1-3]: host, s1: switch}
+  links: [[h1, s1], [h2, s1], [h3, s1]]
+flows:
+  - {name: fair, from: h1, to: h3, topic: fair, size: 100 B, period: 100 ms, jitter: 1 ms, deadline: 90 ms, priority: 4, qos: 1}
+  - {name: hasty, from: h1, to: h3, topic: hasty, size: 100 B, period: 100 ms, jitter: 1 ms, deadline: 2 ms, priority: 5, qos: 1}
+stack: {rt-mqtt: {broker: h2}}
+run: {duration: 3 s, warm-up: 500 ms, seed: 1}
+"""
+    )
+    _, summary = emulate(tmp_path / "run", scenario=str(file))
+    outcomes = {
+        (entry["topic"], entry["side"]): entry for entry in audit(tmp_path / "run") if entry["what"] == "verdict"
+    }
+    assert outcomes["fair", "publish"]["outcome"] == "granted"
+    hasty = outcomes["hasty", "publish"]
+    assert hasty["outcome"] == "refused" and "deadline" in hasty["reason"]
+    flows = {flow["flow"]: flow for flow in summary["flows"]}
+    assert flows["hasty"]["received"] == flows["hasty"]["sent"] > 20, "refused is not lost"
