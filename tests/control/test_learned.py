@@ -73,6 +73,20 @@ def test_a_link_that_is_silent_or_whose_port_is_down_is_down_until_heard_again()
     assert not any(link.up for link in net.topology().links.values())
 
 
+def test_a_link_that_carries_frames_is_up_though_its_own_are_lost() -> None:
+    """LLDP has no DSCP: overload of best effort took links away that channels went over."""
+    net = learned()
+    join(net, PortId(1, 1), PortId(2, 1))
+    net.frames_came(PortId(2, 1), 2900 * MS)
+    assert net.expire(3000 * MS), "the other direction was silent"
+    assert [link.name for link in net.topology().links.values() if link.up] == ["0000000000000001->0000000000000002"]
+    net.frames_came(PortId(1, 1), 3100 * MS)
+    assert len([link for link in net.topology().links.values() if link.up]) == 1, (
+        "only its own frames bring a link back"
+    )
+    assert net.expire(5900 * MS)
+
+
 def test_a_cable_that_was_moved_leaves_no_link_behind() -> None:
     net = learned()
     join(net, PortId(1, 1), PortId(2, 1))

@@ -139,6 +139,15 @@ class Learned:
             del self._hosts[mac]
         return self._changed()
 
+    def frames_came(self, into: PortId, now_ns: int) -> None:
+        """Frames came in at a port, by its counters: the link that is known to end there carries something.
+
+        LLDP has no DSCP, so where queues go by that its frames are best effort, and lost where best effort overloads a link that works.
+        """
+        for link in self._links.values():
+            if link.into == into and not link.lost:
+                link.heard_ns = max(link.heard_ns, now_ns)
+
     def expire(self, now_ns: int) -> bool:
         """What was not heard of for too long is gone."""
         news = False

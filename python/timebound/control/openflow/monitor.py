@@ -14,6 +14,7 @@ from timebound.control.openflow.network import Network
 from timebound.control.openflow.rules import OWNER_MASK, Kind, cookie
 from timebound.control.openflow.session import SwitchError
 from timebound.control.openflow.switchbox import SwitchBox
+from timebound.control.topology import PortId
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,11 @@ class Monitor:
                 _known(port.rx_dropped) + _known(port.tx_dropped),
                 _known(port.rx_errors) + _known(port.tx_errors),
             )
-            self._window.add(("port", box.datapath, int(port.port_no)), now, (*map(_known, values), dropped, errors))
+            key = ("port", box.datapath, int(port.port_no))
+            before = self._window.latest(key)
+            if before is not None and _known(port.rx_packets) > before[2]:
+                self._network.learned.frames_came(PortId(box.datapath, int(port.port_no)), now)
+            self._window.add(key, now, (*map(_known, values), dropped, errors))
 
     def _take_queues(self, box: SwitchBox, now: int, stats: Any) -> None:
         for queue in _list(stats):
