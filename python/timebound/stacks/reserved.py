@@ -90,8 +90,9 @@ def control(plan: Plan, node: str) -> list[dict[str, Any]]:
                 for number, switch in enumerate(scenario.real_switches, 1)
             ],
         },
-        # Built-in clients and managers mark what they send, and the emulated network cards sort by that mark.
-        "planning": {"host-queue": "strict-priority"},
+        # Built-in clients and managers mark what they send, and the emulated network cards sort by that mark. A switch in user space that waits
+        # for the processor sees frames in bursts that were none when they were sent: its meters must not drop them.
+        "planning": {"host-queue": "strict-priority", "meter-slack": "16 kB"},
         "http": {"port": CONTROLLER_PORT},
         "audit": "logs/controller-audit.jsonl",
         "log": "json",
