@@ -114,8 +114,10 @@ def test_a_request_becomes_a_proven_channel_and_survives_a_link_and_a_restart(
         manager.transact([Put(row) for row in rows])
         until(granted(manager, "q1", "q2"), 15, "both granted")
         print(f"from request to grant: {time.monotonic() - began:.3f} s")
+        # Right after the grant they are installed once more, with their disjoint ways for failover.
+        until(lambda: {row.state for row in manager.snapshot().channels.values()} == {ChannelState.PROVEN}, 5, "proven")
         channels = manager.snapshot().channels
-        assert {row.state for row in channels.values()} == {ChannelState.PROVEN} and len(channels) == 4
+        assert len(channels) == 4
         assert ring.ofctl("dump-flows", 1).count("tp_src=20001") >= 1
         way = channels["k1:up"].links
         assert way[0] == f"{Lab.address(1)}->s1"

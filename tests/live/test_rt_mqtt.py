@@ -29,7 +29,7 @@ def audit(folder: Path) -> list[dict[str, Any]]:
 def test_who_asks_keeps_the_deadline_where_who_does_not_misses_it(tmp_path: Path) -> None:
     for attempt in range(3):
         folder = tmp_path / str(attempt)
-        _, summary = emulate(folder, "--set", "run.duration=8 s", scenario="rt-mqtt")
+        _, summary = emulate(folder, "--set", "run.duration=10 s", scenario="rt-mqtt")
         flows = {flow["flow"]: flow for flow in summary["flows"]}
         press, lathe = flows["press"], flows["lathe"]
         # Whatever the host does: both sides of `press` were granted, on four proven channels, before the first message.
@@ -42,7 +42,7 @@ def test_who_asks_keeps_the_deadline_where_who_does_not_misses_it(tmp_path: Path
         states = Counter(entry["outcome"] for entry in decided if entry["what"] == "channel")
         assert states["proven"] >= 4 and states["broken"] == 0, states
         assert summary["violations"] == []
-        assert press["sent"] == press["received"] > 70 and press["duplicates"] == 0
+        assert press["sent"] == press["received"] >= 38 and press["duplicates"] == 0
         crowded = next(port for port in summary["ports"] if port["port"] == "s1->s2")
         assert crowded["dropped"] > 1_000, "no overload"
         assert lathe["latency_us"]["p50"] > 3 * press["latency_us"]["p50"]
