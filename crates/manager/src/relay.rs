@@ -335,7 +335,11 @@ impl Relay {
             }
             self.down.at_end = true;
             self.up.abandon();
-            self.session.broker_gone();
+            if read.is_err() {
+                self.session.broker_gone();
+            } else {
+                self.session.broker_closed();
+            }
         }
         true
     }

@@ -203,7 +203,12 @@ impl Session {
         self.happens(Input::Close);
     }
 
-    /// The broker has closed its side, or broken it off. A client of MQTT 5 that knows nothing of it is told; nothing more goes up.
+    /// The broker has closed its side in order. The client sees what it would see without an intermediary: the end, and nothing before it.
+    pub fn broker_closed(&mut self) {
+        self.happens(Input::Close);
+    }
+
+    /// The broker has broken its side off, or we end. A client of MQTT 5 that knows nothing of it is told; nothing more goes up.
     ///
     /// The standard has no DISCONNECT with Server unavailable (0x88, table 2-6): Server shutting down (0x8B) is the nearest that clients understand.
     pub fn broker_gone(&mut self) {

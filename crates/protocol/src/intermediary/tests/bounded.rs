@@ -230,6 +230,11 @@ fn a_broker_that_is_not_there_or_goes() {
         line.turn();
         assert_eq!((&line.to_client[..], &line.last), (expected, &Step::End));
     }
+    // A broker that just closes (mosquitto, when another client takes the session over) says nothing, and neither do we.
+    let mut line = v5();
+    line.session.broker_closed();
+    line.turn();
+    assert_eq!((&line.to_client[..], &line.last), (&[][..], &Step::End));
     // Nobody waits any more for what was held.
     let mut line = v5();
     line.client(&publish("a", 1, 1, STRICT, b"x"));
