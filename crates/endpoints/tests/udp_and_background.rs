@@ -4,17 +4,22 @@ mod common;
 
 use common::run_plan;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use timebound_endpoints::EndpointError;
 use timebound_endpoints::record::Kind;
 use timebound_endpoints::summary::BackgroundSummary;
 
-fn free_port(udp: bool) -> u16 {
-    let address = if udp {
-        std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr()
-    } else {
-        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr()
-    };
-    address.unwrap().port()
+/// A port that nobody has, of UDP and of TCP, and that no other test of this file was given: what a test sends would arrive at another's receiver.
+fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok() && GIVEN.lock().unwrap().insert(port) {
+            return port;
+        }
+    }
 }
 
 fn udp_flow(destination: &str, port: u16, flow: u32, pattern: Value) -> Value {
@@ -24,7 +29,7 @@ fn udp_flow(destination: &str, port: u16, flow: u32, pattern: Value) -> Value {
 
 #[test]
 fn udp_reaches_one_or_all_members_of_a_group() {
-    let (unicast, group) = (free_port(true), free_port(true));
+    let (unicast, group) = (free_port(), free_port());
     let periodic = json!({"kind": "periodic", "period_ns": 2_000_000});
     let trace = json!({"kind": "trace", "times_ns": [0, 5_000_000, 5_000_000, 90_000_000, 300_000_000]});
     let receiver = |name: &str, address: &str, port: u16, flow: u32, receiver: u32| {
@@ -62,7 +67,7 @@ fn udp_reaches_one_or_all_members_of_a_group() {
 
 #[test]
 fn foreign_datagrams_are_counted_and_not_recorded() {
-    let port = free_port(true);
+    let port = free_port();
     let plan = json!({"duration_ns": 150_000_000, "settle_ns": 0, "udp_receivers": [
         {"name": "r", "node": "h2", "address": "127.0.0.1", "port": port, "flow": 0, "receiver": 0}]});
     let outcome = run_plan(plan, |_| {
@@ -140,13 +145,7 @@ fn background_traffic_reaches_its_rate_and_stops_by_itself() {
         ),
     ];
     let flows: Vec<Value> = (kinds.iter())
-        .map(|(name, traffic)| {
-            background(
-                name,
-                free_port(traffic["kind"].as_str().unwrap().starts_with("udp")),
-                traffic.clone(),
-            )
-        })
+        .map(|(name, traffic)| background(name, free_port(), traffic.clone()))
         .collect();
     let outcome = run_plan(json!({"duration_ns": 1_000_000_000, "background": flows}), |_| ());
     let summary = outcome.result.unwrap();
@@ -194,12 +193,12 @@ fn background_traffic_reaches_its_rate_and_stops_by_itself() {
 
 #[test]
 fn background_traffic_keeps_its_window_and_goes_as_fast_as_possible() {
-    let mut early = background("early", free_port(false), json!({"kind": "tcp-bulk"}));
+    let mut early = background("early", free_port(), json!({"kind": "tcp-bulk"}));
     early["start_ns"] = json!(100_000_000);
     early["stop_ns"] = json!(200_000_000);
     let mut constant = background(
         "late",
-        free_port(true),
+        free_port(),
         json!({"kind": "udp-constant", "rate_bps": 8_000_000, "payload_bytes": 1000}),
     );
     constant["start_ns"] = json!(250_000_000);
