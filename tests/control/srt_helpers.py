@@ -14,7 +14,18 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from timebound.control.srt.columns import Column, Value, columns, unflatten
-from timebound.control.srt.rows import ConnectionRow, ManagerRow, RequestRow, Requirements, Row, Side, TableName, Tables
+from timebound.control.srt.rows import (
+    ChannelState,
+    ConnectionRow,
+    GroupRow,
+    ManagerRow,
+    RequestRow,
+    Requirements,
+    Row,
+    Side,
+    TableName,
+    Tables,
+)
 from timebound.control.srt.schema import schema
 from timebound.control.srt.store import Role, Store, Writer
 
@@ -71,6 +82,13 @@ def request(id: str, connection: str, revision: int = 1) -> RequestRow:
     )
 
 
+def group(id: str = "g", members: tuple[str, ...] = ("m2",)) -> GroupRow:
+    return GroupRow(
+        id=id, origin="m1", request="r", topic="a/b", priority=5, address="239.192.0.1", members=members, rate_bps=1_000_000, bound_ns=2_000_000,
+        links=("h1->s1", "s1->h2"), state=ChannelState.PROVEN,
+    )  # fmt: skip
+
+
 def wait_for(holds: Callable[[], object], timeout_s: float = 10.0) -> None:
     """Waits until something holds."""
     end = time.monotonic() + timeout_s
@@ -81,7 +99,15 @@ def wait_for(holds: Callable[[], object], timeout_s: float = 10.0) -> None:
 
 def count(tables: Tables) -> int:
     return sum(
-        len(rows) for rows in (tables.managers, tables.connections, tables.requests, tables.verdicts, tables.channels)
+        len(rows)
+        for rows in (
+            tables.managers,
+            tables.connections,
+            tables.requests,
+            tables.verdicts,
+            tables.channels,
+            tables.groups,
+        )
     )
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from srt_helpers import CONTROLLER, M1, M2, Open, OvsdbServer, connection, manager, request
+from srt_helpers import CONTROLLER, M1, M2, Open, OvsdbServer, connection, group, manager, request
 
 from timebound.control.srt.rows import ChannelRow, ChannelState, ControllerRow, Outcome, VerdictRow
 from timebound.control.srt.store import Put
@@ -46,13 +46,15 @@ def test_show_says_who_asks_for_what_and_what_became_of_it(url: str, open_for: O
         destination_port=1883, priority=5, rate_bps=2_000_000, burst_bytes=3000, links=("h1->s1", "s1->h2"), bound_ns=1_500_000,
         state=ChannelState.PROVEN,
     )  # fmt: skip
+    theirs.transact([Put(group("g1", ("m2", "m3")))])
     theirs.transact([Put(verdict), Put(channel), Put(ControllerRow(id="c1", version="1", beat_ns=now))])
     shown = srt("show", url)
     assert shown.returncode == 0, shown.stderr
     lines = {line.split()[0]: line for line in shown.stdout.splitlines() if line}
     assert "yes" in lines["m1"] and "no" in lines["m2"]
     assert "h1->s1 s1->h2" in lines["ch1"] and "1.5 ms" in lines["ch1"] and "proven" in lines["ch1"]
-    requests = [line for line in shown.stdout.splitlines() if "a/b" in line]
+    assert "239.192.0.1" in lines["g1"] and "m2 m3" in lines["g1"] and "2 ms" in lines["g1"]
+    requests = [line for line in shown.stdout.splitlines() if "a/b" in line and not line.startswith("g1")]
     assert sorted(line.split()[5] for line in requests) == ["pending", "refused", "stale"]
     assert any("link s1->s2 is full" in line for line in requests)
     told = json.loads(srt("show", url, "--json").stdout)

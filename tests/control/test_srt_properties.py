@@ -58,7 +58,8 @@ OWN: dict[Writer, st.SearchStrategy[Change]] = {
         rows("controllers", id=st.just("c1")).map(Put),
         rows("verdicts").map(Put),
         rows("channels").map(Put),
-        st.builds(Delete, st.sampled_from(["verdicts", "channels", "controllers"]), st.sampled_from(["a", "b", "c", "d", "c1"])),
+        rows("groups").map(Put),
+        st.builds(Delete, st.sampled_from(["verdicts", "channels", "groups", "controllers"]), st.sampled_from(["a", "b", "c", "d", "c1"])),
     ),
 }  # fmt: skip
 STEPS = st.lists(
@@ -112,8 +113,9 @@ def _own(stores: dict[Writer, Store], writer: Writer) -> Tables:
 
 
 def _same(read: Tables, managers: Tables, controllers: Tables) -> bool:
-    return (read.managers, read.connections, read.requests, read.verdicts, read.channels, read.controllers) == (
-        managers.managers, managers.connections, managers.requests, controllers.verdicts, controllers.channels, controllers.controllers
+    return (read.managers, read.connections, read.requests, read.verdicts, read.channels, read.groups, read.controllers) == (
+        managers.managers, managers.connections, managers.requests, controllers.verdicts, controllers.channels, controllers.groups,
+        controllers.controllers,
     )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ def show(
     _managers(tables, gone)
     _requests(tables, gone)
     _channels(tables)
+    _groups(tables)
     return 0
 
 
@@ -148,6 +149,18 @@ def _channels(tables: Tables) -> None:
         rate = f"{row.rate_bps / 1000:.0f} kbit/s"
         line = (
             f"{row.id:<20} {row.state:<10} {row.priority:<5} {rate:<14} {_time(row.bound_ns):<10} {' '.join(row.links)}"
+        )
+        print(plain(line.rstrip()))
+
+
+def _groups(tables: Tables) -> None:
+    if not tables.groups:
+        return
+    print(f"\n{'GROUP':<20} {'STATE':<10} {'CLASS':<5} {'ADDRESS':<15} {'FROM':<12} {'TO':<24} {'BOUND':<10} TOPIC")
+    for row in sorted(tables.groups.values(), key=lambda row: row.id):
+        line = (
+            f"{row.id:<20} {row.state:<10} {row.priority:<5} {row.address:<15} {row.origin:<12} {' '.join(row.members):<24} "
+            f"{_time(row.bound_ns):<10} {row.topic}"
         )
         print(plain(line.rstrip()))
 

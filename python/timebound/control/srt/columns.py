@@ -8,7 +8,7 @@ store and in the schema, and nothing can diverge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
@@ -38,6 +38,8 @@ class Column:
     """A tuple: of the length of `atoms`, or with `repeated` of any length."""
     repeated: bool = False
     optional: bool = False
+    default: Value = None
+    """What it holds in rows that were written before it was there; a field without a default has none."""
 
     @property
     def mixed(self) -> bool:
@@ -66,7 +68,8 @@ def _of_type(kind: type, path: tuple[str, ...], prefix: str) -> list[Column]:
             assert isinstance(hint, type)
             found += _of_type(hint, here, f"{name}_")
         else:
-            found.append(_of_hint(name, here, hint))
+            default = None if field.default is MISSING else field.default
+            found.append(replace(_of_hint(name, here, hint), default=default))
     return found
 
 

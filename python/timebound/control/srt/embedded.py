@@ -31,8 +31,9 @@ HEAL_POLLS = 500
 """Every so many polls: does this writer's part of the table still stand as it wants it?"""
 _APPLICATION = 0x54424E44
 """`TBND`, in the file's header (SQLite's application_id): a file of another kind is not written to."""
-VERSION = 1
-"""Of the file's layout (user_version)."""
+VERSION = 2
+"""Of the file's layout (user_version): counts up with every table and column that is added. Older files are brought up to date when they are
+opened; newer ones are left alone."""
 
 log = logging.getLogger("timebound.srt")
 
@@ -167,8 +168,30 @@ class _File:
                 self._db.execute(f"PRAGMA user_version={VERSION}")
             elif application != _APPLICATION:
                 raise StoreError(f"{self._path} is a database of something else", "name another file")
-            elif version != VERSION:
-                raise StoreError(f"{self._path} has version {version} of the table, not {VERSION}", "name another file")
+            elif version > VERSION:
+                raise StoreError(
+                    f"{self._path} has version {version} of the table, which is newer than {VERSION}",
+                    "a newer timebound has written it: update this one, or name another file",
+                )
+            elif version < VERSION:
+                for statement in self._additions():
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version={VERSION}")
+                log.info("table brought up to date", extra={"file": str(self._path), "was": version, "is": VERSION})
+
+    def _additions(self) -> list[str]:
+        """The statements that make this file one of today's."""
+        statements = []
+        for table in ROWS:
+            has = {name for (name,) in self._db.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+            if not has:
+                statements.append(_table(table))
+                continue
+            for column in columns(table):
+                if column.name not in has:
+                    default = "" if column.default is None else f" DEFAULT {_literal(column.default)}"
+                    statements.append(f"ALTER TABLE {table} ADD COLUMN {_declared(column)}{default}")
+        return statements
 
     @contextlib.contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
@@ -259,10 +282,18 @@ class _File:
 def layout() -> list[str]:
     """The statements that make a new file."""
     statements = ["CREATE TABLE changes (seq INTEGER PRIMARY KEY AUTOINCREMENT, tab TEXT NOT NULL, id TEXT NOT NULL)"]
-    for table in ROWS:
-        parts = ", ".join(_declared(column) for column in columns(table))
-        statements.append(f"CREATE TABLE {table} ({parts}) WITHOUT ROWID")
-    return statements
+    return [*statements, *(_table(table) for table in ROWS)]
+
+
+def _table(table: TableName) -> str:
+    parts = ", ".join(_declared(column) for column in columns(table))
+    return f"CREATE TABLE {table} ({parts}) WITHOUT ROWID"
+
+
+def _literal(value: Value) -> str:
+    """A value as it is written in a statement."""
+    stored = _to_sql(value)
+    return str(int(stored)) if isinstance(stored, int) else "'" + str(stored).replace("'", "''") + "'"
 
 
 def _declared(column: Column) -> str:

@@ -7,6 +7,7 @@
 | `requests` | its manager | what a client asks for one topic (publisher) or filter (subscriber) on one connection |
 | `verdicts` | the controller | the answer to one revision of a request |
 | `channels` | the controller | what is reserved: a way through the network for one direction of one connection |
+| `groups` | the controller | what is reserved for multicast: from one manager to those of other edge networks, for one publisher's request |
 | `controllers` | its controller | who decides, and that it is alive |
 
 So no row is ever written by two, and nobody needs a lock. A request and its verdict have the same id; a verdict whose `revision` is not that of
@@ -80,6 +81,12 @@ class ManagerRow:
     version: str
     beat_ns: int
     """Wall clock, ns since 1970, renewed every second; an old one means that its rows may be about nobody."""
+    network: str = ""
+    """Its edge network. Managers of the same one, or of none, exchange nothing."""
+    peer_address: str | None = None
+    """IPv4 address at which managers of other networks reach it: by TCP for acknowledgements, by UDP for messages; `None`: it is in no group."""
+    peer_port: int | None = None
+    """Of both; the same at all managers of a site, since one datagram goes to all of a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +177,34 @@ class ChannelRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A multicast tree through the network for the messages of one publisher's request (MRT-MQTT, section V-B): from its manager to those of
+    other networks whose clients subscribe. The row stays while members come and go. Managers use it while it is `installed` or `proven`."""
+
+    id: str
+    origin: str
+    """Manager of the publisher, which sends."""
+    request: str
+    """The publisher's."""
+    topic: str
+    """That of the request."""
+    priority: int
+    """Class of its datagrams, 0 to 7."""
+    address: str
+    """IPv4 group (RFC 2365); the port is the members' `peer_port`."""
+    members: tuple[str, ...]
+    """Managers that receive, sorted. Whoever is named here is reached: its branch is in the switches before."""
+    rate_bps: int
+    """Of the meter at the first switch, on the wire."""
+    bound_ns: int | None
+    """From the publisher's release to the slowest member's broker."""
+    links: tuple[str, ...]
+    """Names of the tree's links, each behind the one that leads to it."""
+    state: ChannelState
+    changed_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRow:
     """One `timebound controller`. Managers whose requests find none alive answer `unavailable` at once (fail-open)."""
 
@@ -191,12 +226,13 @@ class Tables:
     requests: dict[str, RequestRow] = field(default_factory=dict)
     verdicts: dict[str, VerdictRow] = field(default_factory=dict)
     channels: dict[str, ChannelRow] = field(default_factory=dict)
+    groups: dict[str, GroupRow] = field(default_factory=dict)
     controllers: dict[str, ControllerRow] = field(default_factory=dict)
 
 
-Row = ManagerRow | ConnectionRow | RequestRow | VerdictRow | ChannelRow | ControllerRow
+Row = ManagerRow | ConnectionRow | RequestRow | VerdictRow | ChannelRow | GroupRow | ControllerRow
 
-TableName = Literal["managers", "connections", "requests", "verdicts", "channels", "controllers"]
+TableName = Literal["managers", "connections", "requests", "verdicts", "channels", "groups", "controllers"]
 """A field of `Tables`."""
 
 ROWS: dict[TableName, type[Row]] = {
@@ -205,6 +241,7 @@ ROWS: dict[TableName, type[Row]] = {
     "requests": RequestRow,
     "verdicts": VerdictRow,
     "channels": ChannelRow,
+    "groups": GroupRow,
     "controllers": ControllerRow,
 }
 """What a table holds; in the order in which rows refer to each other."""

@@ -14,7 +14,7 @@ STALE_AFTER_NS = 5_000_000_000
 
 OF_ROLE: dict[Role, frozenset[TableName]] = {
     Role.MANAGER: frozenset({"managers", "connections", "requests"}),
-    Role.CONTROLLER: frozenset({"controllers", "verdicts", "channels"}),
+    Role.CONTROLLER: frozenset({"controllers", "verdicts", "channels", "groups"}),
     Role.KEEPER: frozenset(ROWS),
     Role.READER: frozenset(),
 }
