@@ -56,7 +56,7 @@ def to_yaml(scenario: Scenario) -> str:
     lines += machines(scenario)
     if scenario.controller is not None:
         lines.append(f"  controller: {flow_style(controller(scenario))}")
-    lines += _list("flows", (_flow_entry(flow) for flow in scenario.flows))
+    lines += _list("flows", (_flow_entry(flow, scenario.stack) for flow in scenario.flows))
     lines.append(f"stack: {flow_style(_stack(scenario.stack))}")
     lines += _list("background", (_background(item) for item in scenario.background))
     lines += _events(scenario)
@@ -265,7 +265,7 @@ def _loss(loss: Loss) -> Any:
     }
 
 
-def _flow_entry(flow: Flow) -> dict[str, Any]:
+def _flow_entry(flow: Flow, stack: Stack) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": flow.name,
         "from": flow.source,
@@ -297,7 +297,7 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
     if flow.content is not None:
         entry["content"] = flow.content
     if len(flow.services) == 1:
-        entry |= way(flow.services[0])
+        entry |= way(flow.services[0], stack)
     if flow.routes:
         entry["route"] = [list(route) for route in flow.routes]
     if flow.connection is not None:
@@ -312,14 +312,15 @@ def _flow_entry(flow: Flow) -> dict[str, Any]:
 def _stack(stack: Stack) -> dict[str, Any]:
     if not isinstance(stack, MqttStack):
         return {"udp": {"multicast": stack.multicast}}
-    return {
-        "rt-mqtt" if stack.reserved else "mqtt": {
-            "broker": [broker(item) for item in stack.brokers],
-            "version": stack.version,
-            "clients": stack.clients,
-            "connections": stack.connections,
-        }
+    entry: dict[str, Any] = {
+        "broker": [broker(item) for item in stack.brokers],
+        "version": stack.version,
+        "clients": stack.clients,
+        "connections": stack.connections,
     }
+    if not stack.reserved and not stack.priorities:
+        entry["priorities"] = False
+    return {stack.kind: entry}
 
 
 def _background(item: Background) -> dict[str, Any]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from timebound.scenario.model import Broker, Service
+from timebound.scenario.model import Broker, MqttStack, Service, Stack
 from timebound.scenario.units import format_time
 
 
 def broker(item: Broker) -> dict[str, Any]:
     """One entry of `broker`; a profile by the absolute path of its file."""
     entry: dict[str, Any] = {"node": item.node, "program": item.program, "port": item.port}
+    if item.hosts:
+        entry["hosts"] = list(item.hosts)
     service = item.service
     if service is None:
         return entry
@@ -26,6 +28,7 @@ def broker(item: Broker) -> dict[str, Any]:
     return {**entry, "service": times}
 
 
-def way(service: Service) -> dict[str, Any]:
-    """`broker` or `via` of a flow."""
-    return {"via": [*service.via, service.broker]} if service.via else {"broker": service.broker}
+def way(service: Service, stack: Stack) -> dict[str, Any]:
+    """`broker` or `via` of a flow. Between networks the way follows from the stack."""
+    stated = service.via and isinstance(stack, MqttStack) and stack.between == "copies"
+    return {"via": [*service.via, service.broker]} if stated else {"broker": service.broker}

@@ -17,7 +17,7 @@ from timebound.scenario.graph import Graph
 from timebound.scenario.lifecycle import resolve_node_events
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import Problem, ScenarioError
-from timebound.scenario.resolve_flows import FlowResolver, resolve_stack
+from timebound.scenario.resolve_flows import FlowResolver
 from timebound.scenario.resolve_machines import resolve_machines
 from timebound.scenario.resolve_network import resolve_network
 from timebound.scenario.resolve_reserved import default_controller
@@ -25,6 +25,7 @@ from timebound.scenario.resolve_routes import assign
 from timebound.scenario.resolve_run import resolve_background, resolve_run
 from timebound.scenario.resolve_schedule import event_times, resolve_events
 from timebound.scenario.resolve_shared import check_shared
+from timebound.scenario.resolve_stack import resolve_stack
 from timebound.scenario.resolve_switches import resolve_controller
 from timebound.scenario.sources import read
 from timebound.scenario.tree import Sources, TooManyProblemsError, decode, to_plain
@@ -124,7 +125,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
         node_events=node_events,
         run=run,
         machines=computers,
-        controller=controller or default_controller(stack),
+        controller=controller or default_controller(stack, net),
         file=str(file) if file else None,
         locations=context.locations,
         warnings=tuple(dict.fromkeys(context.sources.warnings)),

@@ -398,6 +398,8 @@ class Broker:
     port: int = 1883
     service: BrokerService | None = None
     """How long it takes over messages; `None`: nothing is known, and end-to-end figures leave it out."""
+    hosts: tuple[str, ...] = ()
+    """Hosts whose broker this is, where the file names them: its edge network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,9 +411,22 @@ class MqttStack:
     clients: Literal["auto", "shared", "per-node"] = "auto"
     """Processes of the built-in clients."""
     connections: Literal["per-flow", "per-node"] = "per-flow"
-    reserved: bool = False
-    """RT-MQTT: clients of flows with a deadline ask for channels, managers and a controller reserve them."""
-    kind: Literal["mqtt"] = "mqtt"
+    priorities: bool = True
+    """Do flows have classes of their own? Otherwise all are best effort, or (`dm-mqtt`) in one class."""
+    kind: Literal["mqtt", "mqtt-bridged", "rt-mqtt", "dm-mqtt", "mrt-mqtt"] = "mqtt"
+
+    @property
+    def reserved(self) -> bool:
+        """RT-MQTT: clients of flows with a deadline ask for channels, managers and a controller reserve them."""
+        return self.kind in ("rt-mqtt", "dm-mqtt", "mrt-mqtt")
+
+    @property
+    def between(self) -> Literal["copies", "bridges", "groups"]:
+        """How messages reach the brokers of other networks: the publisher sends a copy to each, its broker forwards over bridges, or the manager
+        before its broker sends to a multicast group."""
+        if self.kind == "mqtt-bridged":
+            return "bridges"
+        return "groups" if self.kind in ("dm-mqtt", "mrt-mqtt") else "copies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,16 +9,17 @@ from timebound.scenario.broker_profile import ProfileError, read_profile, servic
 from timebound.scenario.context import Context, close_to
 from timebound.scenario.model import MqttStack
 from timebound.scenario.model_broker import BrokerService
+from timebound.scenario.shape_stack import Broker
 from timebound.scenario.tree import Path
 
 
-def resolve_service(broker: shape.Broker, path: Path, context: Context) -> BrokerService | None:
+def resolve_service(broker: Broker, program: str, path: Path, context: Context) -> BrokerService | None:
     """What the broker takes over a message; errors at `path` (the broker)."""
     if broker.profile is not None and broker.service is not None:
         context.error((*path, "service"), "a profile and declared times", "state one of them")
         return None
     if broker.profile is not None:
-        return _profiled(broker, broker.profile, (*path, "profile"), context)
+        return _profiled(program, broker.profile, (*path, "profile"), context)
     times = broker.service
     if times is None:
         return None
@@ -31,25 +32,25 @@ def resolve_service(broker: shape.Broker, path: Path, context: Context) -> Broke
     )
 
 
-def _profiled(broker: shape.Broker, name: str, path: Path, context: Context) -> BrokerService | None:
+def _profiled(program: str, name: str, path: Path, context: Context) -> BrokerService | None:
     file = ((context.folder or FilePath()) / name).absolute()
     try:
         profile = read_profile(file)
     except ProfileError as error:
         context.error(path, str(error), error.hint)
         return None
-    if broker.program == "manager":
+    if program == "manager":
         context.error(
             path,
             "the profile of a broker for a manager",
             "state its times: service: {latency: 200 us, per-message: 20 us}",
         )
         return None
-    if profile.broker.program != broker.program:
+    if profile.broker.program != program:
         context.error(
             path,
-            f"{name!r} is the profile of {profile.broker.program}, and this broker is {broker.program}",
-            f"timebound profile-broker {broker.program} --output {name}",
+            f"{name!r} is the profile of {profile.broker.program}, and this broker is {program}",
+            f"timebound profile-broker {program} --output {name}",
         )
         return None
     if profile.precision.verdict == "disturbed":

@@ -9,13 +9,14 @@ from pathlib import Path as FilePath
 from timebound.scenario import shape
 from timebound.scenario.context import Context, close_to
 from timebound.scenario.graph import Graph
-from timebound.scenario.model import Broker, Flow, MqttStack, Service, Stack, UdpStack
+from timebound.scenario.model import Flow, MqttStack, Service, Stack
 from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
-from timebound.scenario.resolve_broker import check_via, resolve_service
+from timebound.scenario.resolve_broker import check_via
 from timebound.scenario.resolve_media import bucket
 from timebound.scenario.resolve_network import Net
-from timebound.scenario.resolve_reserved import asks, check_asking, check_reserved
+from timebound.scenario.resolve_reserved import check_asking
 from timebound.scenario.resolve_routes import resolve_routes
+from timebound.scenario.resolve_stack import BETWEEN_NETWORKS, Homes, class_of, resolve_hosts
 from timebound.scenario.tree import Path
 from timebound.scenario.units import format_time
 
@@ -56,53 +57,6 @@ _FIELDS = {
 }
 
 
-def resolve_hosts(names: list[str], net: Net, path: Path, context: Context) -> list[str]:
-    """The hosts that a list of names and ranges means; unknown ones, other nodes and repetitions are reported."""
-    hosts: list[str] = []
-    for index, text in enumerate(names):
-        here: Path = (*path, index)
-        for name in context.expand(text, here):
-            node = net.nodes.get(name)
-            if node is None:
-                hint = close_to(name, net.nodes, "declare it under network.nodes")
-                context.error(here, f"unknown node {name!r}", hint)
-                break
-            if node.kind != "host":
-                context.error(here, f"{name!r} is a {node.kind}", "messages start and end at hosts")
-                break
-            hosts.append(name)
-    twice = next((name for name in hosts if hosts.count(name) > 1), None) if len(set(hosts)) < len(hosts) else None
-    if twice is not None:
-        context.error(path, f"{twice!r} is named twice", "name every host once")
-    return list(dict.fromkeys(hosts))
-
-
-def resolve_stack(stack: shape.Stack, net: Net, context: Context) -> Stack:
-    """The stack with its brokers."""
-    key, said = ("mqtt", stack.mqtt) if stack.rt_mqtt is None else ("rt-mqtt", stack.rt_mqtt)
-    if said is None:
-        return UdpStack(multicast=stack.udp is not None and stack.udp.multicast)
-    brokers: list[Broker] = []
-    for index, broker in enumerate(said.broker):
-        path: Path = ("stack", key, "broker", index, "node")
-        for name in resolve_hosts([broker.node], net, path, context):
-            if any(other.node == name for other in brokers):
-                context.error(path, f"two brokers on {name!r}", "name every host once")
-            else:
-                service = resolve_service(broker, path[:-1], context)
-                brokers.append(Broker(node=name, program=broker.program, port=broker.port, service=service))
-    found = MqttStack(
-        brokers=tuple(brokers),
-        version=said.version,
-        clients=said.clients,
-        connections=said.connections,
-        reserved=stack.rt_mqtt is not None,
-    )
-    if found.reserved:
-        check_reserved(found, net, context)
-    return found
-
-
 class FlowResolver:
     """Expands flows; keeps what they share: names, the graph, hops from each broker."""
 
@@ -116,8 +70,8 @@ class FlowResolver:
         self.names: set[str] = set()
         self.receivers = 0
         self.reserved = isinstance(stack, MqttStack) and stack.reserved
-        brokers = stack.brokers if isinstance(stack, MqttStack) else ()
-        self.hops = [(broker.node, graph.hops(broker.node)) for broker in brokers]
+        self.kind = stack.kind
+        self.homes = Homes(stack.brokers if isinstance(stack, MqttStack) else (), graph)
 
     def add(self, flow: shape.Flow, index: int) -> None:
         """Resolves the flow at this position of the file."""
@@ -166,7 +120,7 @@ class FlowResolver:
                     period_ns=period,
                     jitter_ns=flow.jitter,
                     deadline_ns=flow.deadline,
-                    priority=flow.priority if not self.reserved or asks(flow) else 0,
+                    priority=class_of(flow, self.stack),
                     qos=flow.qos,
                     pattern=flow.pattern if flow.token_bucket is None else "token-bucket",
                     offset_ns=flow.offset,
@@ -220,22 +174,34 @@ class FlowResolver:
             return self.over_bridges(check_via(flow, self.stack, path, self.context), path, source, receivers)
         served: dict[str, list[str]] = {}
         for receiver in receivers:
-            broker = flow.broker or self.nearest(receiver)
+            broker = flow.broker or self.homes.of(receiver)
             if broker is None:
-                if self.hops:
+                if self.homes.known:
                     hint = "add the missing link"
                     self.context.error((*path, "to"), f"{receiver!r} cannot be reached from any broker", hint)
                 continue
             served.setdefault(broker, []).append(receiver)
-        known = [broker for broker, _ in self.hops]
+        known = self.homes.known
         if flow.broker is not None and flow.broker not in known:
             return ()
+        home = self.homes.of(source) if self.kind in BETWEEN_NETWORKS else None
+        if home is not None:
+            self.reach(source, home, (*path, "from"))
+        elif self.kind in BETWEEN_NETWORKS and known:
+            self.context.error((*path, "from"), f"{source!r} cannot reach any broker", "add the missing link")
         for broker, group in served.items():
-            self.reach(source, broker, (*path, "from"))
+            self.reach(home or source, broker, (*path, "from" if home is None else "to"))
             for receiver in group:
                 self.reach(broker, receiver, (*path, "to"))
         order = [broker for broker in known if broker in served]
-        return tuple(Service(broker=broker, receivers=tuple(served[broker])) for broker in order)
+        return tuple(
+            Service(
+                broker=broker,
+                receivers=tuple(served[broker]),
+                via=() if home in (None, broker) else (home,),
+            )
+            for broker in order
+        )
 
     def over_bridges(self, via: list[str] | None, path: Path, source: str, receivers: list[str]) -> tuple[Service, ...]:
         """One way over several brokers, of which the last serves all receivers."""
@@ -246,10 +212,6 @@ class FlowResolver:
         for receiver in receivers:
             self.reach(via[-1], receiver, (*path, "to"))
         return (Service(broker=via[-1], receivers=tuple(receivers), via=tuple(via[:-1])),)
-
-    def nearest(self, receiver: str) -> str | None:
-        reachable = [(hops[receiver], index) for index, (_, hops) in enumerate(self.hops) if receiver in hops]
-        return self.hops[min(reachable)[1]][0] if reachable else None
 
     def reach(self, source: str, destination: str, path: Path) -> None:
         if not self.graph.reaches(source, destination):
@@ -276,6 +238,11 @@ class FlowResolver:
             if stated and not mqtt:
                 context.error((*path, key), f"{key} works with MQTT alone", "remove it, or use stack: {mqtt: ...}")
         check_asking(flow, self.reserved, path, context)
+        if self.kind in BETWEEN_NETWORKS and not self.reserved:
+            for key in ("via", "connection", "after"):
+                if getattr(flow, key):
+                    message = f"{key} with {self.kind}, where messages go by way of the brokers of their networks"
+                    context.error((*path, key), message, "remove it, or use stack: {mqtt: ...}")
         if flow.join and not flow.start:
             context.error((*path, "join"), "join without start", "start: 1 ms, so that the first one joins as well")
         if flow.content is not None:
@@ -290,7 +257,7 @@ class FlowResolver:
             context.error((*path, "topic"), f"{flow.topic!r} is no topic to publish on", "no wildcards (# and +)")
         if flow.broker is None:
             return
-        known = [broker for broker, _ in self.hops]
+        known = self.homes.known
         if not mqtt:
             context.error((*path, "broker"), "a broker without MQTT", "remove it, or use stack: {mqtt: ...}")
         elif flow.broker not in known:

@@ -1,4 +1,4 @@
-"""`stack: rt-mqtt`: what it needs of network and brokers, reported at its place."""
+"""`stack: rt-mqtt`, `dm-mqtt` and `mrt-mqtt`: what it needs of network and brokers, reported at its place."""
 
 from __future__ import annotations
 
@@ -15,32 +15,38 @@ if TYPE_CHECKING:
 
 CONTROLLER_FILE = "controller.yaml"
 """In the run folder; `stacks.reserved` writes it."""
+ONE_CLASS = 1
+"""Of all channels of `dm-mqtt`."""
 CONTROLLER = Controller(command=("timebound", "controller", f"{{run}}/{CONTROLLER_FILE}"))
 
 
-def default_controller(stack: Stack) -> Controller | None:
-    """Where channels are reserved and nothing else is stated, our own controller decides."""
-    return CONTROLLER if isinstance(stack, MqttStack) and stack.reserved else None
+def default_controller(stack: Stack, net: Net) -> Controller | None:
+    """Where channels are reserved in real switches and nothing else is stated, our own controller decides."""
+    real = any(node.engine == "ovs" for node in net.nodes.values())
+    return CONTROLLER if real and isinstance(stack, MqttStack) and stack.reserved else None
 
 
 def check_reserved(stack: MqttStack, net: Net, context: Context) -> None:
     """Real switches to reserve in, MQTT 5 to ask with, a connection for each flow, brokers that somebody can stand before."""
     if stack.version != "5":
         message = f"MQTT {stack.version} has no user properties to ask for a channel with"
-        context.error(("stack", "rt-mqtt", "version"), message, "leave version out, or use stack: {mqtt: ...}")
+        context.error(("stack", stack.kind, "version"), message, "leave version out, or use stack: {mqtt: ...}")
     if stack.connections != "per-flow":
         message = "the unit of a reservation is the connection, and here flows share them"
-        context.error(("stack", "rt-mqtt", "connections"), message, "leave connections out")
+        context.error(("stack", stack.kind, "connections"), message, "leave connections out")
     for index, broker in enumerate(stack.brokers):
         if broker.program == "manager":
             message = f"a manager stands before the broker of {broker.node!r} anyway"
-            context.error(("stack", "rt-mqtt", "broker", index, "program"), message, "program: mosquitto, or embedded")
+            context.error(("stack", stack.kind, "broker", index, "program"), message, "program: mosquitto, or embedded")
+    if stack.kind != "rt-mqtt":
+        # Bounds and simulation need no real switch; an emulation says that it does.
+        return
     switches = [node for node in net.nodes.values() if node.kind == "switch"]
     plain = [node.name for node in switches if node.engine != "ovs"]
     if plain or not switches:
         message = f"{plain[0]!r} is no real switch" if plain else "there is no switch to reserve anything in"
         hint = "network: {defaults: {switch: {engine: ovs}}} makes all of them real"
-        context.error(("stack", "rt-mqtt"), message, hint)
+        context.error(("stack", stack.kind), message, hint)
 
 
 def asks(flow: shape.Flow) -> bool:

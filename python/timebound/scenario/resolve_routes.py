@@ -113,7 +113,10 @@ def assign(
             hint = close_to(name, positions, "name a flow, or an instance of it: alpha, alpha[3]")
             context.key_error(("assigned", name), f"there is no flow {name!r}", hint)
             continue
-        if entry.priority is not None:
+        if entry.priority is not None and isinstance(stack, MqttStack) and not stack.priorities:
+            message = f"a class for {name!r}, and stack: {stack.kind} gives flows none of their own"
+            context.error(("assigned", name, "priority"), message, "remove it, or use a stack with priorities")
+        elif entry.priority is not None:
             for index in where:
                 changed[index] = replace(changed[index], priority=entry.priority)
         if entry.route:

@@ -8,10 +8,10 @@ from timebound.scenario.fields import SearchTime
 from timebound.scenario.graph import Graph
 from timebound.scenario.model import Background, Precision, Run, Simulate
 from timebound.scenario.names import is_flow_name
-from timebound.scenario.resolve_flows import resolve_hosts
 from timebound.scenario.resolve_media import bucket
 from timebound.scenario.resolve_network import Net
 from timebound.scenario.resolve_plane import resolve_data_plane
+from timebound.scenario.resolve_stack import resolve_hosts
 from timebound.scenario.tree import Path
 
 _NEEDED = {

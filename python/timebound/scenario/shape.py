@@ -19,10 +19,10 @@ from timebound.scenario.fields import (
     TimeRange,
     fail,
 )
-from timebound.scenario.shape_broker import BrokerTimes
 from timebound.scenario.shape_media import TokenBucket
 from timebound.scenario.shape_network import DisconnectionsField, JitterField, LossField, Network, Profile
 from timebound.scenario.shape_plane import DataPlane
+from timebound.scenario.shape_stack import Stack, stack_field
 
 
 def _routes(value: Any) -> Any:
@@ -120,7 +120,7 @@ class Flow(Shape):
     )
     reserve: bool = Field(
         default=True,
-        description="rt-mqtt alone: its clients ask for a channel, if it has a deadline; false: they ask for nothing, and it is best effort",
+        description="rt-mqtt, mrt-mqtt and dm-mqtt: its clients ask for a channel, if it has a deadline; false: they ask for nothing, and it is best effort",
         examples=[False],
     )
 
@@ -132,102 +132,6 @@ class Assigned(Shape):
     route: RoutesField = Field(
         default_factory=list, description="as in the flow", examples=[["h1", "s1", "s6", "s2", "h5"]]
     )
-
-
-class Broker(Shape):
-    """A broker. `broker: h5` is short for `broker: {node: h5}`; a list names several."""
-
-    node: str = Field(description="host on which it runs", examples=["h5"])
-    program: Literal["embedded", "mosquitto", "manager"] = Field(
-        default="embedded",
-        description="embedded: comes with Timebound; mosquitto: the system's; manager: no broker, but an intermediary that passes messages on "
-        "both ways (not emulated)",
-        examples=["mosquitto"],
-    )
-    port: int = Field(default=1883, ge=1, le=65535, description="TCP port", examples=[1883])
-    profile: str | None = Field(
-        default=None,
-        description="its own time as `timebound profile-broker` measured it: a file, relative to this one (docs/broker.md)",
-        examples=["mosquitto.json"],
-    )
-    service: BrokerTimes | None = Field(
-        default=None,
-        description="its own time, declared by hand; without it and without a profile end-to-end figures leave it out",
-        examples=[{"latency": "200 us", "per-message": "20 us", "per-copy": "10 us"}],
-    )
-
-
-def _broker(value: Any) -> Any:
-    return {"node": value} if isinstance(value, str) else value
-
-
-def _brokers(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-BrokerField = Annotated[Broker, Short(_broker, {"type": "string"})]
-
-
-class Mqtt(Shape):
-    """MQTT over TCP. With several brokers each receiver is served by its nearest one (fewest links, ties by the order
-    here), and a publisher sends one copy to every broker that serves one of its receivers."""
-
-    broker: Annotated[list[BrokerField], Short(_brokers, {"type": "string"}, {"type": "object"})] = Field(
-        min_length=1, description="broker or brokers", examples=["h5"]
-    )
-    version: Literal["5", "3.1.1"] = Field(default="5", description="version of the protocol", examples=["3.1.1"])
-    clients: Literal["auto", "shared", "per-node"] = Field(
-        default="auto",
-        description="processes of the built-in clients. shared: one with real-time priority, for exact releases; per-node: "
-        "one for each host, whose CPU time and memory are the host's; auto: per-node where a host has limits or orders",
-        examples=["per-node"],
-    )
-    connections: Literal["per-flow", "per-node"] = Field(
-        default="per-flow",
-        description="per-flow: each flow instance has its own, so that it can have its own class and bounds; per-node: one "
-        "for all that a host publishes (one flow) and receives, as most devices do, without bounds",
-        examples=["per-node"],
-    )
-
-
-class Udp(Shape):
-    """One datagram per message and receiver, or one to a multicast group."""
-
-    multicast: bool = Field(default=False, description="send to a group instead of each receiver", examples=[True])
-
-
-class Stack(Shape):
-    """What carries the messages: exactly one of the stacks."""
-
-    mqtt: Annotated[Mqtt, Short(lambda value: _version(value))] | None = Field(default=None, description="MQTT")
-    rt_mqtt: Annotated[Mqtt, Short(lambda value: _version(value))] | None = Field(
-        default=None,
-        description="MQTT with guaranteed channels: before each broker stands `timebound manager`, at the real switches `timebound controller`; clients "
-        "of flows with a deadline ask for it in user properties (docs/rt-mqtt.md)",
-    )
-    udp: Annotated[Udp, Short(lambda value: {} if value is None else value)] | None = Field(
-        default=None, description="UDP"
-    )
-
-
-def _version(value: Any) -> Any:
-    """Without quotes the version 5 is a number."""
-    if isinstance(value, dict) and value.get("version") in (5, 5.0):
-        return {**value, "version": "5"}
-    return value
-
-
-def _stack(value: Any) -> Any:
-    if isinstance(value, str):
-        value = {value: {}}
-    if isinstance(value, dict):
-        if len(value) != 1:
-            raise fail(
-                "state exactly one stack",
-                "stack: {mqtt: {broker: h5}}, stack: {rt-mqtt: {broker: h5}} or stack: {udp: {}}",
-            )
-        return {key: {} if inner is None else inner for key, inner in value.items()}
-    return value
 
 
 class Background(Shape):
@@ -410,7 +314,7 @@ class ScenarioShape(Shape):
         description="classes and routes by name of the flow or of an instance, in place of those that the flows state",
         examples=[{"alpha": {"priority": 6}}],
     )
-    stack: Annotated[Stack, Short(_stack, {"enum": ["udp"]})] = Field(description="what carries the flows")
+    stack: Annotated[Stack, Short(stack_field, {"enum": ["udp"]})] = Field(description="what carries the flows")
     background: list[Background] = Field(default_factory=list, description="other traffic")
     conditions: dict[str, Profile] = Field(
         default_factory=dict,

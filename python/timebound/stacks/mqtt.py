@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from timebound.scenario.model import Broker, Flow, MqttStack, Service
-from timebound.stacks import mqtt_per_node, release, reserved
+from timebound.stacks import mqtt_per_node, networks, release, reserved
 from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, KEEP_ALIVE_S, Connection, Forwarded
 from timebound.stacks.plan import Plan, PlanError
 from timebound.stacks.shared import shared_connections
@@ -35,24 +35,27 @@ def lay(plan: Plan, stack: MqttStack) -> None:
     topics = topics_of(plan)
     bridges = _bridges(plan, stack, topics)
     _add_brokers(plan, stack, bridges)
-    listeners = {(bridge.flow, bridge.source): bridge.port for bridge in bridges}
+    listeners = {(bridge.flow, bridge.source, bridge.target): bridge.port for bridge in bridges}
     shared = shared_connections(plan.scenario.flows, topics, stack.version == "5")
     passed_on = Counter(flow.after for flow in plan.scenario.flows if flow.after is not None)
     arrived: dict[str, Forwarded] = {}
     # Those whose messages others pass on come first.
     for index, flow in sorted(enumerate(plan.scenario.flows), key=lambda entry: entry[1].after is not None):
+        connect = partial(
+            Connection,
+            plan=plan,
+            stack=stack,
+            flow=flow,
+            origin=f"flows[{index}]",
+            topic=topics[flow.name],
+            client=partial(_add_client, plan, stack, ports),
+            shared=None if flow.connection is None else shared.get(flow.connection),
+        )
+        if stack.between != "copies":
+            networks.lay(connect(leg=plan.leg(flow.name, flow.receivers), several=False), brokers, listeners)
+            continue
         for service in flow.services:
-            connection = Connection(
-                plan=plan,
-                stack=stack,
-                flow=flow,
-                origin=f"flows[{index}]",
-                topic=topics[flow.name],
-                leg=plan.leg(flow.name, service.receivers),
-                client=partial(_add_client, plan, stack, ports),
-                several=len(flow.services) > 1,
-                shared=None if flow.connection is None else shared.get(flow.connection),
-            )
+            connection = connect(leg=plan.leg(flow.name, service.receivers), several=len(flow.services) > 1)
             before = None if flow.after is None else arrived[flow.after]
             chain = [brokers[name] for name in (*service.via, service.broker)]
             arrived[flow.name] = _lay_service(connection, service, chain, listeners, before, passed_on[flow.name])
@@ -72,7 +75,7 @@ def _lay_service(
     connection: Connection,
     service: Service,
     chain: list[Broker],
-    listeners: dict[tuple[str, str], int],
+    listeners: networks.Listeners,
     arrived: Forwarded | None,
     passed_on: int,
 ) -> Forwarded:
@@ -84,7 +87,7 @@ def _lay_service(
     if arrived is None:
         arrived = connection.publish(chain[0], copies[0])
     for before, after, count in zip(chain, chain[1:], copies[1:], strict=False):
-        port = listeners.get((connection.flow.name, before.node), after.port)
+        port = listeners.get((connection.flow.name, before.node, after.node), after.port)
         arrived = connection.bridge(before, after, port, count, arrived)
     for receiver in service.receivers:
         connection.deliver(chain[-1], receiver, arrived)
@@ -110,6 +113,8 @@ def _bridges(plan: Plan, stack: MqttStack, topics: dict[str, str]) -> list[_Brid
         PlanError: a topic that the configuration of mosquitto cannot name.
     """
     for index, flow in enumerate(plan.scenario.flows):
+        if stack.between == "groups":
+            return []
         if any(service.via for service in flow.services) and re.search(r"[\s\"#]", topics[flow.name]):
             raise PlanError(
                 f"flows[{index}].topic",

@@ -1,0 +1,52 @@
+"""Edge networks from end to end: brokers bridged by mosquitto, every message at every receiver, once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.live.test_brokers import timebound
+from timebound.engine.doctor import can_emulate
+from timebound.engine.programs import SERVERS
+
+pytestmark = [
+    pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root"),
+    pytest.mark.skipif(
+        shutil.which("mosquitto") is None and shutil.which("mosquitto", path=SERVERS) is None,
+        reason="no mosquitto here",
+    ),
+]
+
+TEXT = """name: networks
+network:
+  defaults: {link: {rate: 100 Mbit/s, delay: 5 us}, switch: {delay: 10..20 us}}
+  nodes: {p: host, b1: host, q: host, b2: host, r: host, s[1-2]: switch}
+  links: [[p, s1], [b1, s1], [q, s1], [b2, s2], [r, s2], [s1, s2]]
+flows:
+  - {name: alpha, from: p, to: [q, r], topic: t/alpha, size: 1000 B, period: 20 ms, jitter: 1 ms, priority: 5, qos: 1, count: 3}
+  - {name: beta, from: r, to: q, topic: t/beta, size: 200 B, period: 20 ms, priority: 4, qos: 2}
+stack: {mqtt-bridged: {broker: [b1, b2]}}
+run: {duration: 2 s, warm-up: 1 s, simulate: {search: 0}}
+"""
+
+
+def test_bridged_brokers_bring_every_message_to_every_network(tmp_path: Path) -> None:
+    file = tmp_path / "networks.yaml"
+    file.write_text(TEXT)
+    done = timebound("run", str(file), "-o", str(tmp_path / "run"), "--quiet", scratch=tmp_path)
+    assert done.returncode in (0, 1, 4), done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["scenario"]["stack"] == "mqtt-bridged" and summary["violations"] == []
+    flows = {(flow["flow"], flow["receiver"]): flow for flow in summary["flows"]}
+    assert len(flows) == 7
+    for (name, receiver), flow in flows.items():
+        assert flow["lost"] == 0 and flow["received"] == flow["sent"] > 80, (name, receiver)
+        assert flow["duplicates"] == 0
+        far = name == "beta" or receiver == "r"
+        assert [part["name"] for part in flow["segments"]] == ["publish", *["bridge"] * far, "deliver"]
+        if summary["precision"]["verdict"] == "good" and summary["tcp"]["retransmissions"] == 0:
+            assert flow["latency_us"]["max"] <= flow["bound_us"]["observed_arrivals"]
+    assert [entry for entry in summary["undeclared"] if "control packets" not in entry["protocol"]] == []
