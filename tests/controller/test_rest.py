@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -16,13 +15,14 @@ from typing import Any
 import pytest
 import uvicorn
 from controller_site import SiteInOne, site, until
+from page_in_browser import Browser
 from planner_worlds import MS, line
 
 from timebound.control.controller.rest import application
 from timebound.control.controller.tokens import Token, TokenError, digest_of, find, new_token, read_tokens
 from timebound.control.srt.rows import Outcome
 from timebound.engine.runs import figures_only
-from timebound.report.png import chromium_command, find_chromium
+from timebound.report.png import find_chromium
 from timebound.scenario import load
 
 
@@ -157,34 +157,30 @@ def test_tokens_are_kept_as_hashes_and_files_of_them_are_checked(tmp_path: Path)
         read_tokens(file)
 
 
-def browse(url: str, folder: Path, width: int, script: str) -> Any:
-    """The page in headless Chromium once it shows the state; what a script finds in it, by the protocol of its dump."""
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
     program = find_chromium()
     if program is None:
         if os.environ.get("TIMEBOUND_CI") == "1":
             pytest.fail("Chromium is missing; with TIMEBOUND_CI=1 the page has to be tested in it")
         pytest.skip("no Chromium on this machine: install Debian's `chromium` to test the page in a browser")
-    command = chromium_command(
-        program, str(folder / "profile"), f"--window-size={width},900", "--timeout=4000", "--dump-dom", url
-    )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
-    return done.stdout, done.stderr
+    with Browser(program, tmp_path, 1200) as found:
+        yield found
 
 
-def test_the_page_shows_network_requests_and_channels(url: str, tmp_path: Path) -> None:
-    shown, errors = browse(url, tmp_path, 1200, "")
-    assert 'data-shown="yes"' in shown, errors[-2000:]
+def test_the_page_shows_network_requests_and_channels(url: str, browser: Browser) -> None:
+    shown = browser.show(url, "document.body.dataset.shown === 'yes'")
     assert len(re.findall(r"<line [^>]*class=\"link", shown)) == 5
     assert re.search(r"<text[^>]*>s2<", shown) and re.search(r"<text[^>]*>h1<", shown)
     assert "plant/alpha" in shown and "c1:up" in shown and "Would do: a deadline of" in shown
     assert re.search(r'<td class="proven">proven</td>', shown) and re.search(r'<td class="refused">refused</td>', shown)
     # A topic is text, whatever it looks like.
     assert "<img" not in shown and "&lt;img src=x" in shown
-    assert "Refused to" not in errors and "Uncaught" not in errors
+    assert browser.said == []
 
 
-def test_the_page_asks_for_a_token_where_one_is_needed(guarded: str, tmp_path: Path) -> None:
-    shown, _ = browse(guarded, tmp_path, 400, "")
+def test_the_page_asks_for_a_token_where_one_is_needed(guarded: str, browser: Browser) -> None:
+    shown = browser.show(guarded, "document.querySelector('#login') && !document.querySelector('#login').hidden")
     assert "a token is needed" in shown and '<form id="login">' in shown and "plant/alpha" not in shown
 
 

@@ -50,6 +50,24 @@ def test_larger_observed_jitters_raise_the_bound_and_smaller_ones_do_not_lower_i
     assert more[key].actual_ns > declared and less[key].actual_ns == declared
 
 
+def test_larger_observed_frames_raise_the_bounds_of_all_whose_way_they_share() -> None:
+    found = prediction(
+        "background: [{kind: burst, from: a, to: c, size: 1000 B, frames: 3, period: 5 ms, priority: 1}]\n"
+    )
+    declared = {name: max(stream.frames_bytes) for name, stream in found.streams.items()}
+    assert found.observed({}, declared) == found.outcomes
+    more = found.observed({}, {**declared, "alpha/publish": 1538})
+    keys = [("alpha/publish", "b"), *(key for key in found.outcomes if key[0].startswith("background"))]
+    assert len(keys) == 2
+    for key in keys:
+        before, after = found.outcomes[key].actual_ns, more[key].actual_ns
+        assert before is not None and after is not None and after > before
+    # Of the stream itself at least what its larger frame takes at both ports more.
+    own = more[keys[0]].actual_ns, found.outcomes[keys[0]].actual_ns
+    assert own[0] is not None and own[1] is not None
+    assert own[0] - own[1] >= 2 * (1538 - declared["alpha/publish"]) * 80
+
+
 def test_conditions_that_change_during_the_run_leave_no_bound() -> None:
     found = prediction("at: {1 s: {link a-s: {rate: 50 Mbit/s}}}\n")
     outcome = found.outcomes["alpha/publish", "b"]

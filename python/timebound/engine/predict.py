@@ -55,16 +55,32 @@ class Prediction:
     servers: Servers
     """The brokers whose service times are known, with their response times."""
 
-    def observed(self, jitter_ns: dict[str, int]) -> dict[tuple[str, str], Outcome]:
-        """Bounds for the jitters that were observed at the first ports, where these exceed the declared ones."""
+    def observed(
+        self, jitter_ns: Mapping[str, int], largest_bytes: Mapping[str, int] | None = None
+    ) -> dict[tuple[str, str], Outcome]:
+        """Bounds for what was observed at the first ports, where it exceeds the declaration: jitters (ns) and largest frames (bytes on the wire) by
+        stream. A sender that was held up may put several messages into one segment, which is transmitted as a whole at every port of its way.
+        """
         larger = {
-            name: self.streams[name].observed_jitter(jitter)
-            for name, jitter in jitter_ns.items()
-            if name in self.streams and jitter > self.streams[name].jitter_ns
+            name: size
+            for name, size in (largest_bytes or {}).items()
+            if name in self.streams and size > max(self.streams[name].frames_bytes)
         }
-        if not larger:
+        streams = {
+            name: stream if name not in larger else _of_frames(stream, larger[name])
+            for name, stream in self.streams.items()
+        }
+        later = {
+            name: streams[name].observed_jitter(jitter)
+            for name, jitter in jitter_ns.items()
+            if name in streams and jitter > streams[name].jitter_ns
+        }
+        if not later and not larger:
             return self.outcomes
-        found = outcomes_of(self.steady.bounds(larger), self.streams)
+        steady = self.steady
+        if larger:
+            steady = Network(self.plan, _steady(self.plan, _declaration(self.plan, streams)))
+        found = outcomes_of(steady.bounds(later), streams)
         return {
             key: self.outcomes[key] if outcome.reason and self.outcomes[key].reason else outcome
             for key, outcome in found.items()
@@ -222,6 +238,15 @@ def _unbounded(stream: Stream) -> Stream:
             "frame_bytes": frame,
         }
     return replace(stream, period_ns=None, jitter_ns=0, frames_bytes=(frame,), release=pattern, follows=None)
+
+
+def _of_frames(stream: Stream, largest: int) -> Stream:
+    """The same stream with frames of that size where its own are smaller."""
+    return replace(
+        stream,
+        frames_bytes=tuple(max(size, largest) for size in stream.frames_bytes),
+        smallest_frame=min(stream.frames_bytes) if stream.smallest_frame is None else stream.smallest_frame,
+    )
 
 
 def _declaration(plan: Plan, streams: dict[str, Stream]) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def summarise(results: Results) -> dict[str, Any]:
         if measured is None
         else {name: found.jitter_ns for name, found in measured.arrivals.items() if found.jitter_ns is not None}
     )
-    observed = prediction.observed(seen) if measured is not None else {}
+    largest = {} if measured is None else {name: found.largest_wire for name, found in measured.arrivals.items()}
+    observed = prediction.observed(seen, largest) if measured is not None else {}
     responses = prediction.servers.responses_for(observed) if observed else {}
     violations: list[dict[str, Any]] = []
     assumptions: list[dict[str, Any]] = []
