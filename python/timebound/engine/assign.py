@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from timebound.engine.endtoend import waited
 from timebound.engine.predict import Prediction, network_of, predict
 from timebound.engine.runs import plan_of
 from timebound.engine.summary import Results, summarise
 from timebound.scenario.model import Flow, Scenario
 from timebound.stacks import Plan, Stream
-from timebound.stacks.stages import Crossing, Waiting, Working
+from timebound.stacks.stages import Crossing, Slowest, Waiting, Working
 
 Part = Literal["priorities", "routes"]
 By = Literal["best", "deadline-monotonic", "audsley"]
@@ -171,16 +172,16 @@ class Task:
     def _follows(self) -> Iterator[dict[str, Any]]:
         for stream in self.plan.streams:
             follows = stream.follows
-            if follows is not None and follows.through is None and follows.stream is not None:
+            if follows is not None and follows.through is None and follows.stream is not None and not follows.also:
                 after = [follows.stream, follows.destination]
                 yield {"stream": stream.name, "after": after, "extra_ns": follows.extra_ns}
 
     def _served(self) -> dict[str, int]:
-        """Jitters of what brokers with known service times send; the shortest possible where nothing is known yet."""
+        """Jitters of what brokers with known service times send, or what waits for several; the shortest possible where nothing is known yet."""
         return {
             stream.name: self.prediction.streams[stream.name].jitter_ns
             for stream in self.plan.streams
-            if stream.follows is not None and stream.follows.through is not None
+            if stream.follows is not None and (stream.follows.through is not None or stream.follows.also)
         }
 
     def _requirements(self) -> Iterator[dict[str, Any]]:
@@ -199,6 +200,9 @@ class Task:
                             between += span_ns
                         case Working(broker, packet) if packet is not None:
                             between += responses[broker].span_ns or 0
+                        case Slowest():
+                            # What classes and ways would do to it is not looked into: as it is with those of the plan.
+                            between += self._together(step)
                 yield {
                     "name": f"{flow.name} at {receiver}",
                     "unit": unit[origin],
@@ -206,6 +210,11 @@ class Task:
                     "extra_ns": between,
                     "deadline_ns": flow.deadline_ns,
                 }
+
+    def _together(self, step: Slowest) -> int:
+        return max(
+            waited(branch, self.prediction.outcomes, self.prediction.servers.responses) or 0 for branch in step.branches
+        )
 
     def _bundles(self, origin: str, streams: list[Stream]) -> list[tuple[str, dict[str, Any]]]:
         """Streams by their two ends; one to several receivers stands alone."""

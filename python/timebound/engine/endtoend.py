@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from timebound.engine.servers import Response
 from timebound.scenario.model import Flow
 from timebound.scenario.model_broker import BrokerService
-from timebound.stacks.stages import Crossing, Stage, Waiting, Working
+from timebound.stacks.stages import Crossing, Slowest, Stage, Step, Waiting, Working
 
 if TYPE_CHECKING:
     from timebound.engine.predict import Outcome, Prediction
@@ -106,6 +106,10 @@ def end_to_end(
         for step in stage.steps:
             span: int | None
             match step:
+                case Slowest(branches):
+                    spans = [waited(branch, outcomes, responses) for branch in branches]
+                    span = None if None in spans else max((span for span in spans if span is not None), default=0)
+                    steps.append(StepBound("network", "the slowest of several", span))
                 case Crossing(stream, destination):
                     outcome = outcomes[stream, destination]
                     span = outcome.actual_ns if begun else outcome.nominal_ns
@@ -130,6 +134,29 @@ def end_to_end(
         parts.append(Part(stage, total if reason is None else None, reason, known, tuple(steps)))
     covers, statement = _basis(prediction, flow, receiver)
     return EndToEnd(tuple(parts), covers, statement, jitter)
+
+
+def waited(
+    steps: tuple[Step, ...], outcomes: Mapping[tuple[str, str], Outcome], responses: Mapping[str, Response]
+) -> int | None:
+    """Steps one after the other, somewhere behind the first segment; `None`: one has no bound. Of brokers of which nothing is known nothing is counted."""
+    total = 0
+    for step in steps:
+        span: int | None = 0
+        match step:
+            case Crossing(stream, destination):
+                span = outcomes[stream, destination].actual_ns
+            case Waiting(span_ns):
+                span = span_ns
+            case Working(broker, packet) if packet is not None:
+                span = responses[broker].span_ns
+            case Slowest(branches):
+                spans = [waited(branch, outcomes, responses) for branch in branches]
+                span = None if None in spans else max((span for span in spans if span is not None), default=0)
+        if span is None:
+            return None
+        total += span
+    return total
 
 
 def least_worst(

@@ -19,7 +19,7 @@ from typing import Any
 from timebound.engine.core import Network
 from timebound.engine.servers import Servers
 from timebound.scenario.units import LONGEST_NS
-from timebound.stacks import Plan, Segment, Stream
+from timebound.stacks import Follows, Plan, Segment, Stream
 
 MOST_ROUNDS = 200
 
@@ -184,8 +184,17 @@ _UNSETTLED = f"did not settle within {MOST_ROUNDS} rounds of the analysis"
 
 def _arrival(plan: Plan, servers: Servers, stream: Stream, outcomes: dict[tuple[str, str], Outcome]) -> int | Outcome:
     """The jitter with which a stream that follows another leaves its host, or why there is no bound of it."""
-    follows = stream.follows
-    assert follows is not None
+    assert stream.follows is not None
+    latest = 0
+    for follows in (stream.follows, *stream.follows.also):
+        found = _after(plan, servers, follows, outcomes)
+        if isinstance(found, Outcome):
+            return found
+        latest = max(latest, found)
+    return latest
+
+
+def _after(plan: Plan, servers: Servers, follows: Follows, outcomes: dict[tuple[str, str], Outcome]) -> int | Outcome:
     if follows.through is not None:
         packet = plan.packets[follows.through]
         jitter, response = servers.jitter(packet, outcomes), servers.responses[packet.broker]

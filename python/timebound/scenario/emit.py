@@ -304,6 +304,8 @@ def _flow_entry(flow: Flow, stack: Stack) -> dict[str, Any]:
         entry["connection"] = flow.connection
     if flow.after is not None:
         entry["after"] = flow.after
+    if flow.multicast:
+        entry["multicast"] = True
     if not flow.reserve:
         entry["reserve"] = False
     return entry

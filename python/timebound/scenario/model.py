@@ -369,6 +369,9 @@ class Flow:
     """MQTT only: flows of one host with this name share its TCP connection; `None`: a connection of its own."""
     after: str | None = None
     """MQTT only: the flow whose messages these are, passed on by its broker; only the ways from there to the receivers are this flow's own."""
+    multicast: bool = False
+    """MQTT only, with `after`: the broker (or manager) at which those messages come in sends them to the brokers that are its receivers, each
+    message once to a multicast group; flows that come after it begin at those."""
     reserve: bool = True
     """RT-MQTT only: do its clients ask for a channel?"""
 

@@ -52,6 +52,7 @@ _FIELDS = {
     "route": "routes",
     "connection": "connection",
     "after": "after",
+    "multicast": "multicast",
     "reserve": "reserve",
     "name": "name",
 }
@@ -132,6 +133,7 @@ class FlowResolver:
                     services=services,
                     connection=flow.connection,
                     after=flow.after,
+                    multicast=flow.multicast,
                     reserve=flow.reserve,
                 )
             )
@@ -234,6 +236,7 @@ class FlowResolver:
             ("via", flow.via),
             ("connection", flow.connection),
             ("after", flow.after),
+            ("multicast", flow.multicast),
         ):
             if stated and not mqtt:
                 context.error((*path, key), f"{key} works with MQTT alone", "remove it, or use stack: {mqtt: ...}")

@@ -64,6 +64,7 @@ def check_asking(flow: shape.Flow, reserved: bool, path: Path, context: Context)
         ("via", flow.via),
         ("connection", flow.connection),
         ("after", flow.after),
+        ("multicast", flow.multicast),
         ("start", flow.start),
     ):
         if stated:

@@ -30,6 +30,8 @@ def check_shared(flows: Sequence[Flow], stack: Stack, context: Context) -> None:
             key = "connection" if flow.connection else "after"
             _at(context, index, key, f"{key} with connections: per-node", "use connections: per-flow")
             continue
+        if flow.multicast:
+            _check_multicast(flow, stack, index, context)
         if flow.after is not None:
             _check_after(flow, named, index, context)
         if flow.connection is not None:
@@ -42,7 +44,7 @@ def _check_after(flow: Flow, named: dict[str, Flow], index: int, context: Contex
         hint = close_to(flow.after or "", [name for name in named if name != flow.name], "name another flow")
         _at(context, index, "after", f"there is no flow {flow.after!r} to pass on", hint)
         return
-    if before.after is not None:
+    if before.after is not None and (flow.multicast or not before.multicast):
         _at(context, index, "after", f"{before.name!r} passes on messages itself", f"after: {before.after}")
         return
     for attribute, key in _SAME.items():
@@ -55,7 +57,9 @@ def _check_after(flow: Flow, named: dict[str, Flow], index: int, context: Contex
         return
     service = flow.services[0]
     first = service.via[0] if service.via else service.broker
-    if first != before.services[0].broker:
+    if flow.multicast or before.multicast:
+        _check_place(flow, before, first, index, context)
+    elif first != before.services[0].broker:
         text = f"it begins at {first!r}, and the messages of {before.name!r} are at {before.services[0].broker!r}"
         _at(
             context,
@@ -64,6 +68,30 @@ def _check_after(flow: Flow, named: dict[str, Flow], index: int, context: Contex
             text,
             f"broker: {before.services[0].broker}, or via: [{before.services[0].broker}, ...]",
         )
+
+
+def _check_multicast(flow: Flow, stack: MqttStack, index: int, context: Context) -> None:
+    """It passes on the messages of another flow to brokers, over no connection of a client."""
+    known = [broker.node for broker in stack.brokers]
+    strangers = [receiver for receiver in flow.receivers if receiver not in known]
+    if flow.after is None:
+        _at(context, index, "multicast", "multicast without after", "after: the flow whose messages it passes on")
+    elif strangers:
+        hint = close_to(strangers[0], known, f"brokers of the stack: {', '.join(known)}")
+        _at(context, index, "receivers", f"{strangers[0]!r} is no broker of the stack", hint)
+    elif flow.connection is not None:
+        _at(context, index, "connection", "datagrams to a group are on no connection", "remove it")
+    elif len(flow.services) == 1 and (flow.services[0].via or flow.services[0].broker in flow.receivers):
+        hint = "broker: the one at which they come in"
+        _at(context, index, "services", "messages are multicast by one broker to others", hint)
+
+
+def _check_place(flow: Flow, before: Flow, first: str, index: int, context: Context) -> None:
+    """Between edge networks: messages are multicast from where they come in, and passed on from where they were multicast to."""
+    places = before.receivers if before.multicast else (*before.services[0].via, before.services[0].broker)
+    if first not in places:
+        text = f"it begins at {first!r}, and the messages of {before.name!r} are at {', '.join(map(repr, places))}"
+        _at(context, index, "after", text, f"broker: {places[0]}")
 
 
 def _check_owner(flow: Flow, owners: dict[str, tuple[str, str]], index: int, context: Context) -> None:

@@ -118,6 +118,12 @@ class Flow(Shape):
         "connection; from, topic, size, period and jitter are those of that flow (not emulated)",
         examples=["alpha"],
     )
+    multicast: bool = Field(
+        default=False,
+        description="with after: between edge networks. The broker at which the messages of that flow come in (`broker`) sends each of them once to a UDP "
+        "multicast group of the brokers in `to`, which deliver to flows that come after this one; with QoS 1 and 2 they acknowledge (not emulated)",
+        examples=[True],
+    )
     reserve: bool = Field(
         default=True,
         description="rt-mqtt, mrt-mqtt and dm-mqtt: its clients ask for a channel, if it has a deadline; false: they ask for nothing, and it is best effort",

@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from timebound.scenario.model import Broker, Flow, MqttStack, Service
-from timebound.stacks import mqtt_per_node, networks, release, reserved
-from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, KEEP_ALIVE_S, Connection, Forwarded
+from timebound.stacks import mqtt_per_node, networks, peers, release, reserved
+from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, KEEP_ALIVE_S, Arrived, Connection
 from timebound.stacks.plan import Plan, PlanError
 from timebound.stacks.shared import shared_connections
 
@@ -37,10 +38,15 @@ def lay(plan: Plan, stack: MqttStack) -> None:
     _add_brokers(plan, stack, bridges)
     listeners = {(bridge.flow, bridge.source, bridge.target): bridge.port for bridge in bridges}
     shared = shared_connections(plan.scenario.flows, topics, stack.version == "5")
-    passed_on = Counter(flow.after for flow in plan.scenario.flows if flow.after is not None)
-    arrived: dict[str, Forwarded] = {}
+    passed_on = _passed_on(plan.scenario.flows)
+    arrived: dict[tuple[str, str], Arrived] = {}
+    multicast = {flow.name for flow in plan.scenario.flows if flow.multicast}
     # Those whose messages others pass on come first.
-    for index, flow in sorted(enumerate(plan.scenario.flows), key=lambda entry: entry[1].after is not None):
+    order = sorted(
+        enumerate(plan.scenario.flows),
+        key=lambda entry: (entry[1].after is not None, not entry[1].multicast, entry[1].after in multicast),
+    )
+    for index, flow in order:
         connect = partial(
             Connection,
             plan=plan,
@@ -56,10 +62,17 @@ def lay(plan: Plan, stack: MqttStack) -> None:
             continue
         for service in flow.services:
             connection = connect(leg=plan.leg(flow.name, service.receivers), several=len(flow.services) > 1)
-            before = None if flow.after is None else arrived[flow.after]
             chain = [brokers[name] for name in (*service.via, service.broker)]
-            arrived[flow.name] = _lay_service(connection, service, chain, listeners, before, passed_on[flow.name])
-    if passed_on or any(broker.program == "manager" for broker in stack.brokers):
+            before = None if flow.after is None else arrived[flow.after, chain[0].node]
+            if flow.multicast:
+                members = [(brokers[name], passed_on[flow.name, name][0]) for name in service.receivers]
+                arrived |= peers.lay(connection, chain[0], members, arrived)
+            else:
+                found = _lay_service(connection, service, chain, listeners, before, passed_on)
+                arrived |= {(flow.name, node): there for node, there in found.items()}
+    if any(flow.after is not None for flow in plan.scenario.flows) or any(
+        broker.program == "manager" for broker in stack.brokers
+    ):
         plan.unemulated = (
             "flows that pass on the messages of others (after) and managers are predicted and simulated, not emulated"
         )
@@ -76,22 +89,42 @@ def _lay_service(
     service: Service,
     chain: list[Broker],
     listeners: networks.Listeners,
-    arrived: Forwarded | None,
-    passed_on: int,
-) -> Forwarded:
-    """One way of a flow: to the first broker, over bridges to the last, from it to the receivers.
+    before: Arrived | None,
+    passed_on: Mapping[tuple[str, str], tuple[int, int]],
+) -> dict[str, Arrived]:
+    """One way of a flow: to the first broker, over bridges to the last, from it to the receivers. Where its messages are then, by broker.
 
-    `arrived`: its messages are at the first broker already, brought there by another flow. `passed_on`: so many flows take them from the last.
+    `before`: its messages are at the first broker already, brought there by another flow. `passed_on`: how many flows take them from a broker,
+    and how many of these as soon as the PUBLISH is there.
     """
-    copies = [1] * len(service.via) + [len(service.receivers) + passed_on]
-    if arrived is None:
-        arrived = connection.publish(chain[0], copies[0])
-    for before, after, count in zip(chain, chain[1:], copies[1:], strict=False):
-        port = listeners.get((connection.flow.name, before.node, after.node), after.port)
-        arrived = connection.bridge(before, after, port, count, arrived)
+    flow = connection.flow.name
+    others = [passed_on[flow, broker.node] for broker in chain]
+    copies = [1] * len(service.via) + [len(service.receivers)]
+    found: dict[str, Arrived] = {}
+    if before is None:
+        before = connection.publish(chain[0], copies[0] + others[0][0], others[0][1])
+        found[chain[0].node] = before
+    forwarded = before.forwarded
+    for place, (here, there) in enumerate(itertools.pairwise(chain), 1):
+        port = listeners.get((flow, here.node, there.node), there.port)
+        count, at_once = others[place]
+        before = connection.bridge(here, there, port, copies[place] + count, forwarded, at_once)
+        found[there.node], forwarded = before, before.forwarded
     for receiver in service.receivers:
-        connection.deliver(chain[-1], receiver, arrived)
-    return arrived
+        connection.deliver(chain[-1], receiver, forwarded)
+    return found
+
+
+def _passed_on(flows: Sequence[Flow]) -> Mapping[tuple[str, str], tuple[int, int]]:
+    """(flow, broker) -> how many flows take its messages there to pass them on, and how many of these multicast them."""
+    found: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for flow in flows:
+        if flow.after is not None:
+            for service in flow.services:
+                place = (flow.after, (*service.via, service.broker)[0])
+                copies, at_once = found[place]
+                found[place] = (copies, at_once + 1) if flow.multicast else (copies + 1, at_once)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +176,13 @@ def topics_of(plan: Plan, *, padded: bool = False) -> dict[str, str]:
         numbers[flow.topic] += 1
         width = len(str(users[flow.topic])) if padded else 1
         topics[flow.name] = flow.topic if users[flow.topic] == 1 else f"{flow.topic}/{numbers[flow.topic]:0{width}}"
-    return topics | {flow.name: topics[flow.after] for flow in plan.scenario.flows if flow.after is not None}
+    after = {flow.name: flow.after for flow in plan.scenario.flows}
+    for name, before in after.items():
+        while before is not None and before not in topics:
+            before = after[before]
+        if before is not None:
+            topics[name] = topics[before]
+    return topics
 
 
 def _add_brokers(plan: Plan, stack: MqttStack, bridges: list[_Bridge]) -> None:

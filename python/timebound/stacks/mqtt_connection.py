@@ -58,7 +58,17 @@ class Forwarded:
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class Arrived:
+    """A message at a broker (or manager)."""
+
+    forwarded: Forwarded
+    """What it sends to subscribers and over bridges because of it."""
+    published: Forwarded
+    """What it sends as soon as the PUBLISH is there. Of QoS 2 the other comes later."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
     """One end of a connection; `broker` is None for a client."""
 
     node: str
@@ -69,7 +79,7 @@ class _End:
         return HOST_JITTER_NS if self.broker is None else BROKER_JITTER_NS
 
 
-def _is_bridge(sender: _End, receiver: _End) -> bool:
+def _is_bridge(sender: End, receiver: End) -> bool:
     """Do two brokers talk? A manager speaks what its clients speak."""
     programs = [end.broker.program for end in (sender, receiver) if end.broker is not None]
     return len(programs) == 2 and "manager" not in programs
@@ -91,8 +101,8 @@ class Connection:
     shared: SharedConnection | None = None
     """What else travels on its clients' connection."""
 
-    def publish(self, broker: Broker, copies: int) -> Forwarded:
-        """The publisher's connection."""
+    def publish(self, broker: Broker, copies: int, at_once: int = 0) -> Arrived:
+        """The publisher's connection to a broker that sends so many copies on, and so many `at_once`, when the PUBLISH is there."""
         plan, flow = self.plan, self.flow
         plan.role(flow.source, "publisher")
         name = f"{flow.name}/publish@{broker.node}" if self.several else f"{flow.name}/publish"
@@ -111,22 +121,24 @@ class Connection:
             },
         )
         if flow.source == broker.node:
-            return self._local_publisher(name, broker, copies)
-        there, here = _End(flow.source), _End(broker.node, broker)
-        self._exchange(name, there, here, None, copies)
+            return self._local_publisher(name, broker, copies, at_once)
+        there, here = End(flow.source), End(broker.node, broker)
+        self._exchange(name, there, here, None, copies, at_once)
         self._mark(name, flow.source, broker.node, port, broker.port, towards_broker=True)
-        return self._forwarded(name, there, here, "publish", ((), ()))
+        return self._arrived(name, there, here, "publish", ((), ()))
 
-    def bridge(self, before: Broker, after: Broker, port: int, copies: int, arrived: Forwarded) -> Forwarded:
+    def bridge(
+        self, before: Broker, after: Broker, port: int, copies: int, arrived: Forwarded, at_once: int = 0
+    ) -> Arrived:
         """A connection that the broker `before` opens to a listener of `after`, which sends so many copies on."""
         name = f"{self.flow.name}/bridge>{after.node}"
-        there, here = _End(before.node, before), _End(after.node, after)
+        there, here = End(before.node, before), End(after.node, after)
         # A manager sends at once, and knows its own port no better.
         held_ns = 0 if "manager" in (before.program, after.program) else BRIDGE_HOLD_NS
-        self._exchange(name, there, here, arrived, copies, held_ns=held_ns)
+        self._exchange(name, there, here, arrived, copies, at_once, held_ns=held_ns)
         self._mark(name, before.node, after.node, None, port, towards_broker=False)
         way = (*arrived.way, Stage("hold", "bridge", (Waiting(held_ns),))) if held_ns else arrived.way
-        return self._forwarded(name, there, here, "bridge", (way, arrived.segments))
+        return self._arrived(name, there, here, "bridge", (way, arrived.segments))
 
     def deliver(self, broker: Broker, receiver: str, arrived: Forwarded) -> None:
         """The connection of one subscriber."""
@@ -152,7 +164,7 @@ class Connection:
             segment = Segment("deliver", name, broker.node, receiver)
             segments.append(segment)
             way.append(Stage("network", segment.name, (Crossing(name, receiver),)))
-            self._exchange(name, _End(broker.node, broker), _End(receiver), arrived, 0)
+            self._exchange(name, End(broker.node, broker), End(receiver), arrived, 0)
             self._mark(name, broker.node, receiver, broker.port, port, towards_broker=False)
         plan.segments[flow.name, receiver] = segments
         plan.ways[flow.name, receiver] = way
@@ -171,11 +183,20 @@ class Connection:
         return self.plan.mtu(*nodes)
 
     def _exchange(
-        self, name: str, sender: _End, receiver: _End, after: Forwarded | None, copies: int, *, held_ns: int = 0
+        self,
+        name: str,
+        sender: End,
+        receiver: End,
+        after: Forwarded | None,
+        copies: int,
+        at_once: int = 0,
+        *,
+        held_ns: int = 0,
     ) -> None:
         """The streams of one connection that carries PUBLISH from `sender` to `receiver`, and the packets that brokers at its ends get.
 
-        `after` is what makes a broker send; `copies` is how many the receiver, if it is a broker, sends on.
+        `after` is what makes a broker send; `copies` is how many the receiver, if it is a broker, sends on, `at_once` how many beside these when the
+        PUBLISH is there.
         """
         qos = self.flow.qos
         size = self._message(bridged=_is_bridge(sender, receiver))[0]
@@ -206,7 +227,7 @@ class Connection:
         }
         last, at, other = name, receiver, sender
         self._acknowledge(f"{name}/ack", last, at, other, len(frames), sender.node)
-        packet = self._packet(name, at, self._publish_work(at.broker, copies))
+        packet = self._packet(name, at, self._publish_work(at.broker, copies, at_once))
         for step in ANSWERS[qos]:
             answer = f"{name}/{step}"
             follows = Follows(stream=last, destination=at.node, extra_ns=at.jitter_ns, through=packet)
@@ -232,11 +253,11 @@ class Connection:
         way = forward if source == sender else backward
         return self.flow.priority if way is None else way.priority
 
-    def _publish_work(self, broker: Broker | None, copies: int) -> int:
+    def _publish_work(self, broker: Broker | None, copies: int, at_once: int = 0) -> int:
         """A PUBLISH of QoS 2 is kept until its PUBREL comes, which then has the copies sent."""
         if broker is None or broker.service is None:
             return 0
-        return broker.service.publish_ns(self._message()[0], 0 if self.flow.qos == 2 else copies)
+        return broker.service.publish_ns(self._message()[0], at_once + (0 if self.flow.qos == 2 else copies))
 
     def _answer_work(self, broker: Broker | None, step: str, copies: int) -> int:
         if broker is None or broker.service is None:
@@ -247,7 +268,7 @@ class Connection:
     def _packet(
         self,
         name: str,
-        at: _End,
+        at: End,
         work_ns: int,
         *,
         local: bool = False,
@@ -272,18 +293,21 @@ class Connection:
         self.plan.packets[packet.name] = packet
         return packet.name
 
-    def _forwarded(
+    def _arrived(
         self,
         name: str,
-        sender: _End,
-        broker: _End,
+        sender: End,
+        broker: End,
         segment_name: str,
         before: tuple[tuple[Stage, ...], tuple[Segment, ...]],
-    ) -> Forwarded:
+    ) -> Arrived:
         """What a broker sends on follows the PUBLISH, or of QoS 2 its PUBREL."""
         node = broker.node
         segment = Segment("bridge" if segment_name == "bridge" else "publish", name, sender.node, node)
         way = [*before[0], Stage("network", segment.name, (Crossing(name, node),))]
+        segments = (*before[1], segment)
+        packet = self._known(name, broker)
+        published = Forwarded(name, node, packet, (*way, Stage("broker", node, (Working(node, packet),))), segments)
         trigger = name
         if self.flow.qos == 2:
             trigger = f"{name}/pubrel"
@@ -301,27 +325,30 @@ class Connection:
             way.append(Stage("handshake", node, steps))
         packet = self._known(trigger, broker)
         way.append(Stage("broker", node, (Working(node, packet),)))
-        return Forwarded(trigger, node, packet, tuple(way), (*before[1], segment))
+        return Arrived(Forwarded(trigger, node, packet, tuple(way), segments), published)
 
     def _program(self, node: str) -> str | None:
         return next((broker.program for broker in self.stack.brokers if broker.node == node), None)
 
-    def _known(self, stream: str, at: _End) -> str | None:
+    def _known(self, stream: str, at: End) -> str | None:
         name = f"{stream}@{at.node}"
         return name if name in self.plan.packets else None
 
-    def _local_publisher(self, name: str, broker: Broker, copies: int) -> Forwarded:
+    def _local_publisher(self, name: str, broker: Broker, copies: int, at_once: int) -> Arrived:
         """A publisher on the broker's own host: nothing crosses the network, and its packets come within the host's time."""
-        here = _End(broker.node, broker)
+        here = End(broker.node, broker)
         extra = self.flow.jitter_ns + HOST_JITTER_NS
-        packet = self._packet(name, here, self._publish_work(broker, copies), local=True, extra_ns=extra)
+        packet = self._packet(name, here, self._publish_work(broker, copies, at_once), local=True, extra_ns=extra)
         known = packet is not None
         steps: list[Step] = [Waiting(extra if known else self.flow.jitter_ns), Working(broker.node, packet)]
+        published = Forwarded(None, broker.node, packet, (Stage("broker", broker.node, tuple(steps)),), ())
         if self.flow.qos == 2:
             work = self._answer_work(broker, "pubrel", copies)
             packet = self._packet(f"{name}/pubrel", here, work, local=True, after=packet, extra_ns=HOST_JITTER_NS)
             steps += [Waiting(HOST_JITTER_NS), Working(broker.node, packet)]
-        return Forwarded(None, broker.node, packet, (Stage("broker", broker.node, tuple(steps)),), ())
+        return Arrived(
+            Forwarded(None, broker.node, packet, (Stage("broker", broker.node, tuple(steps)),), ()), published
+        )
 
     def _local_receiver(self, name: str, broker: Broker, arrived: Forwarded) -> None:
         """The answers of a receiver on the broker's own host are work as well."""
@@ -330,15 +357,15 @@ class Connection:
             if step == "pubrel":
                 continue
             work = self._answer_work(broker, step, 0)
-            end = _End(broker.node, broker)
+            end = End(broker.node, broker)
             after = self._packet(f"{name}/{step}", end, work, local=True, after=after, extra_ns=HOST_JITTER_NS)
 
-    def _acknowledge(self, name: str, acknowledged: str, at: _End, to: _End, segments: int, sender: str) -> None:
+    def _acknowledge(self, name: str, acknowledged: str, at: End, to: End, segments: int, sender: str) -> None:
         extra = min(self.flow.period_ns, DELAYED_ACK_NS)
         follows = Follows(stream=acknowledged, destination=at.node, extra_ns=extra)
         self._stream(name, at.node, to.node, "ack", (TCP_ACK_WIRE,) * segments, follows, sender)
 
-    def _keep_alive(self, name: str, sender: _End, receiver: _End) -> None:
+    def _keep_alive(self, name: str, sender: End, receiver: End) -> None:
         """PINGREQ and PINGRESP, each with the acknowledgement of the other, both ways: whoever is the client."""
         ping = wire_bytes(IPV4_HEADER + TCP_HEADER + MQTT_PING)
         period = KEEP_ALIVE_S * 1_000_000_000

@@ -23,11 +23,11 @@ def lay(connection: Connection, brokers: Mapping[str, Broker], listeners: Listen
     home = brokers[first.via[0] if first.via else first.broker]
     local = [receiver for service in flow.services if not service.via for receiver in service.receivers]
     remote = [service for service in flow.services if service.via]
-    arrived = connection.publish(home, len(local) + len(remote))
+    arrived = connection.publish(home, len(local) + len(remote)).forwarded
     for service in remote:
         broker = brokers[service.broker]
         port = listeners[flow.name, home.node, broker.node]
-        there = connection.bridge(home, broker, port, len(service.receivers), arrived)
+        there = connection.bridge(home, broker, port, len(service.receivers), arrived).forwarded
         for receiver in service.receivers:
             connection.deliver(broker, receiver, there)
     for receiver in local:

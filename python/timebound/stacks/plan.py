@@ -38,6 +38,9 @@ class Follows:
     """Name of a packet of the plan."""
     held_ns: int = 0
     """How much longer the host may hold the answer back once the broker is done."""
+    also: tuple[Follows, ...] = ()
+    """What must have come as well before it is sent. Whatever is last, its own jitter covers the answer's: the latest of all is at most that one's
+    latest, and the earliest of all at least its earliest."""
 
     @property
     def is_nothing(self) -> bool:
@@ -111,9 +114,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One part of a message's way that crosses the network: `publish` to the broker, `bridge` from one to the next, `deliver`, `direct`."""
+    """One part of a message's way that crosses the network: `publish` to the broker, `bridge` from one to the next, `multicast` to several,
+    `deliver`, `direct`."""
 
-    name: Literal["publish", "bridge", "deliver", "direct"]
+    name: Literal["publish", "bridge", "multicast", "deliver", "direct"]
     stream: str
     source: str
     destination: str

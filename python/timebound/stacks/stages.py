@@ -47,7 +47,14 @@ class Waiting:
     span_ns: int
 
 
-Step = Crossing | Working | Waiting
+@dataclass(frozen=True, slots=True)
+class Slowest:
+    """Several ways at the same time, all of which must have come to their end."""
+
+    branches: tuple[tuple[Step, ...], ...]
+
+
+Step = Crossing | Working | Waiting | Slowest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +65,5 @@ class Stage:
 
     kind: Literal["network", "handshake", "broker", "hold"]
     name: str
-    """`publish`, `bridge`, `deliver`, `direct`, or the broker's node."""
+    """`publish`, `bridge`, `multicast`, `deliver`, `direct`, or the broker's node."""
     steps: tuple[Step, ...]
