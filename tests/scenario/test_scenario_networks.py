@@ -47,6 +47,9 @@ def test_a_publisher_uses_the_broker_of_its_network_and_receivers_theirs() -> No
         ("{mqtt-bridged: {broker: [b1, b2], priorities: false}}", "ovs"),
         ("{mqtt-bridged: {broker: b1}}", "fabric"),
         ("{rt-mqtt: {broker: b1}}", "ovs"),
+        ("{mrt-mqtt: {broker: [b1, b2]}}", "ovs"),
+        ("{mrt-mqtt: {broker: [b1, b2]}}", "fabric"),
+        ("{dm-mqtt: {broker: [b1, b2]}}", "ovs"),
     ],
 )
 def test_only_the_line_of_the_stack_changes(stack: str, engine: str) -> None:
@@ -90,6 +93,8 @@ BRIDGED = "{mqtt-bridged: {broker: "
         (BRIDGED + "[{node: b1, hosts: s1}, b2]}}", "stack.mqtt-bridged.broker[0].hosts[0]", "is a switch"),
         (BRIDGED + "[b1, b1]}}", "stack.mqtt-bridged.broker[1].node", "two brokers"),
         ("{rt-mqtt: {broker: b1, priorities: false}}", "stack.rt-mqtt.priorities", "tells rt-mqtt"),
+        ("{dm-mqtt: {broker: b1, priorities: true}}", "stack.dm-mqtt.priorities", "tells dm-mqtt"),
+        ("{mrt-mqtt: {broker: [b1, b2], version: 3.1.1}}", "stack.mrt-mqtt.version", "no user properties"),
     ],
 )
 def test_what_cannot_be_is_told_at_its_place(stack: str, path: str, message: str) -> None:
@@ -107,3 +112,13 @@ def test_a_class_is_not_assigned_where_there_are_none() -> None:
     stack = "{mqtt-bridged: {broker: [b1, b2], priorities: false}}"
     found = problems(text(stack) + "assigned: {beta: {priority: 6}}\n")
     assert [problem.path for problem in found] == ["assigned.beta.priority"]
+
+
+def test_what_asks_for_no_channel_stays_in_its_network() -> None:
+    found = problems(text("{mrt-mqtt: {broker: [b1, b2]}}").replace("deadline: 10 ms, priority: 4", "priority: 4"))
+    assert [problem.path for problem in found] == ["flows[1].to"] and "asks for no channel" in found[0].message
+
+
+def test_channels_of_dm_mqtt_have_one_class() -> None:
+    loaded = load(text("{dm-mqtt: {broker: [b1, b2]}}"))
+    assert {flow.priority for flow in loaded.flows} == {1} and all(flow.asks for flow in loaded.flows)

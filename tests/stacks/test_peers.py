@@ -72,7 +72,10 @@ def test_the_publishers_acknowledgement_waits_for_the_slowest_member() -> None:
     # Of QoS 2 the publisher's own network gets the message when it is released, which is after all that.
     alone = {flow["flow"]: flow for flow in figures_only(load(without_group(2)), {"predict"})["flows"]}
     together = {flow["flow"]: flow for flow in figures_only(load(text(qos=2)), {"predict"})["flows"]}
-    assert together["p"]["end_to_end_us"]["bound"] > alone["p"]["end_to_end_us"]["bound"] + bounds(qos=2)["g", "c"]["multicast"]
+    assert (
+        together["p"]["end_to_end_us"]["bound"]
+        > alone["p"]["end_to_end_us"]["bound"] + bounds(qos=2)["g", "c"]["multicast"]
+    )
 
 
 def without_group(qos: int) -> str:

@@ -7,44 +7,20 @@ off there already: the detour would only cost bandwidth and time. What results i
 
 from __future__ import annotations
 
-import hashlib
 import heapq
-import ipaddress
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from timebound.control.topology import Link, Topology
+from timebound.stacks.group_address import GROUPS, group_of
 
-GROUPS = ipaddress.IPv4Network("239.192.0.0/14")
-"""Organisation-local scope (RFC 2365, section 6.2). Its 18 bits fit the 23 that Ethernet keeps (RFC 1112, section 6.4), so groups have
-addresses of their own there, too."""
+__all__ = ["GROUPS", "Tree", "delay_ns", "group_of", "tree"]
 
 FRAME_BYTES = 1538
 """Of the largest frame on the wire, whose transmission is part of a link's delay here."""
 
 WORTH = 0.1
 """By this share the average delay must fall before a tree that works moves to another rendezvous point."""
-
-
-def group_of(topic: str, priority: int, taken: Collection[str] = ()) -> str:
-    """The group of a topic in a class: by hash, and the next free one where that is another's.
-
-    Every controller that knows the same groups in use finds the same one. `taken` are those of other topics or classes.
-
-    Raises:
-        ValueError: a priority that is no class, or no group is free.
-    """
-    if not 0 <= priority <= 7:
-        raise ValueError(f"{priority} is no class: 0 to 7")
-    digest = hashlib.sha256(f"{priority}/{topic}".encode()).digest()
-    size = GROUPS.num_addresses
-    start = int.from_bytes(digest[:8], "big") % size
-    used = set(taken)
-    for step in range(size):
-        address = str(GROUPS[(start + step) % size])
-        if address not in used:
-            return address
-    raise ValueError("every group is in use")
 
 
 def delay_ns(topology: Topology, link: Link) -> int:

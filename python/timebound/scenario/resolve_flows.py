@@ -14,7 +14,7 @@ from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
 from timebound.scenario.resolve_broker import check_via
 from timebound.scenario.resolve_media import bucket
 from timebound.scenario.resolve_network import Net
-from timebound.scenario.resolve_reserved import check_asking
+from timebound.scenario.resolve_reserved import asks, check_asking
 from timebound.scenario.resolve_routes import resolve_routes
 from timebound.scenario.resolve_stack import BETWEEN_NETWORKS, Homes, class_of, resolve_hosts
 from timebound.scenario.tree import Path
@@ -196,6 +196,10 @@ class FlowResolver:
             for receiver in group:
                 self.reach(broker, receiver, (*path, "to"))
         order = [broker for broker in known if broker in served]
+        if self.kind in ("dm-mqtt", "mrt-mqtt") and home is not None and set(order) - {home} and not asks(flow):
+            message = f"{flow.name!r} asks for no channel, and between networks nothing else carries messages"
+            hint = "give it a deadline and a priority above 0, or keep it in the network of its broker"
+            self.context.error((*path, "to"), message, hint)
         return tuple(
             Service(
                 broker=broker,

@@ -84,7 +84,7 @@ class Udp(Shape):
 
 
 MqttKind = Literal["mqtt", "mqtt-bridged", "rt-mqtt", "dm-mqtt", "mrt-mqtt"]
-MQTT_STACKS: tuple[MqttKind, ...] = ("mqtt", "mqtt-bridged", "rt-mqtt")
+MQTT_STACKS: tuple[MqttKind, ...] = ("mqtt", "mqtt-bridged", "rt-mqtt", "dm-mqtt", "mrt-mqtt")
 """As written in the file."""
 
 
@@ -113,6 +113,14 @@ class Stack(Shape):
         default=None,
         description="MQTT with guaranteed channels: before each broker stands `timebound manager`, at the real switches `timebound controller`; clients "
         "of flows with a deadline ask for it in user properties (docs/rt-mqtt.md)",
+    )
+    dm_mqtt: MqttField = Field(
+        default=None,
+        description="as mrt-mqtt, but all channels in one class: bandwidth is reserved, and nobody comes before anybody else (docs/edge-networks.md)",
+    )
+    mrt_mqtt: MqttField = Field(
+        default=None,
+        description="rt-mqtt with a broker in each edge network: between the networks messages go by multicast, in channels (docs/edge-networks.md)",
     )
     udp: Annotated[Udp, Short(lambda value: {} if value is None else value)] | None = Field(
         default=None, description="UDP"

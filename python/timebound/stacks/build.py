@@ -53,9 +53,9 @@ def build_plan(scenario: Scenario) -> Plan:
                 }
             )
     controller = switches.program(scenario)
-    is_reserved = isinstance(scenario.stack, MqttStack) and scenario.stack.reserved
+    stack = scenario.stack
     if controller is not None:
-        beside = reserved.control(plan, switches.NODE) if is_reserved else []
+        beside = reserved.control(plan, stack, switches.NODE) if isinstance(stack, MqttStack) and stack.reserved else []
         # Whoever reserves waits for the controller, and the controller for its table.
         plan.programs[:0] = [*beside[:1], controller, *beside[1:]]
         plan.notes.append(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from timebound.scenario.model import Broker, Flow, MqttStack, Service
-from timebound.stacks import mqtt_per_node, networks, peers, release, reserved
+from timebound.stacks import groups, mqtt_per_node, networks, peers, release, reserved
 from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, KEEP_ALIVE_S, Arrived, Connection
 from timebound.stacks.plan import Plan, PlanError
 from timebound.stacks.shared import shared_connections
@@ -70,6 +70,8 @@ def lay(plan: Plan, stack: MqttStack) -> None:
             else:
                 found = _lay_service(connection, service, chain, listeners, before, passed_on)
                 arrived |= {(flow.name, node): there for node, there in found.items()}
+    if stack.between == "groups":
+        groups.finish(plan, stack)
     if any(flow.after is not None for flow in plan.scenario.flows) or any(
         broker.program == "manager" for broker in stack.brokers
     ):

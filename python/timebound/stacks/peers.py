@@ -56,7 +56,7 @@ def lay(
     """
     flow = connection.flow
     assert flow.after is not None
-    group = _Group(connection, origin, arrived[flow.after, origin.node].published)
+    group = Group(connection, origin, arrived[flow.after, origin.node].published)
     found = {(flow.name, node): there for node, there in group.lay(list(members)).items()}
     if flow.qos < 2:
         return found
@@ -74,7 +74,7 @@ def lay(
     return found
 
 
-class _Group:
+class Group:
     """One flow from its origin to all members."""
 
     def __init__(self, connection: Connection, origin: Broker, published: Forwarded) -> None:

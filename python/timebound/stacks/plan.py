@@ -201,6 +201,8 @@ class Plan:
     """Host name -> parts of its `HostPlan` that follow from the network: default route, second interface."""
     files: dict[str, str] = field(default_factory=dict)
     """Files that the run folder must hold before the start (broker configurations): path in it -> content."""
+    groups: list[str] = field(default_factory=list)
+    """Addresses of the multicast groups between managers."""
     shared: set[str] = field(default_factory=set)
     """Names of streams that carry messages of several flows, whose numbers run independently."""
     roles: dict[str, list[str]] = field(default_factory=dict)

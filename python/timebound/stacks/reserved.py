@@ -15,6 +15,7 @@ from typing import Any
 from timebound.scenario.emit import to_yaml
 from timebound.scenario.model import Flow, MqttStack
 from timebound.scenario.resolve_reserved import CONTROLLER_FILE
+from timebound.stacks import groups
 from timebound.stacks.plan import Plan
 from timebound.stacks.switches import own
 
@@ -57,6 +58,10 @@ def lay(plan: Plan, stack: MqttStack) -> None:
             "audit": f"logs/{name}-audit.jsonl",
             "log": {"format": "json"},
         }
+        if stack.between == "groups":
+            # One peer port at every manager of a site (docs/manager.md); a network is called as its broker's node.
+            configuration["network"] = broker.node
+            configuration["peer"] = {"address": plan.addresses[broker.node], "port": groups.peer_port(stack.brokers)}
         plan.role(broker.node, "manager")
         plan.files[f"{name}.yaml"] = json.dumps(configuration, indent=1)
         argv = [own("timebound"), "manager", f"{name}.yaml"]
@@ -66,7 +71,7 @@ def lay(plan: Plan, stack: MqttStack) -> None:
         ]
 
 
-def control(plan: Plan, node: str) -> list[dict[str, Any]]:
+def control(plan: Plan, stack: MqttStack, node: str) -> list[dict[str, Any]]:
     """What runs beside the real switches before anything else: the table, and what waits for the controller; their files.
 
     The controller itself is the scenario's (`network.controller`).
@@ -92,7 +97,8 @@ def control(plan: Plan, node: str) -> list[dict[str, Any]]:
         },
         # Built-in clients and managers mark what they send, and the emulated network cards sort by that mark. A switch in user space that waits
         # for the processor sees frames in bursts that were none when they were sent: its meters must not drop them.
-        "planning": {"host-queue": "strict-priority", "meter-slack": "16 kB"},
+        "planning": {"host-queue": "strict-priority", "meter-slack": "16 kB"}
+        | ({} if stack.priorities else {"priorities": False}),
         "http": {"port": CONTROLLER_PORT},
         "audit": "logs/controller-audit.jsonl",
         "log": "json",
