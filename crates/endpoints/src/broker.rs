@@ -122,6 +122,9 @@ async fn serve(config: &BrokerConfig) -> Result<(), BrokerError> {
     Ok(())
 }
 
+/// The largest remaining length of a packet (MQTT 5.0, 2.1.4). The crate would announce one byte more, which paho's clients take for malformed.
+const LARGEST_PACKET: usize = 268_435_455;
+
 fn settings(config: &BrokerConfig, address: SocketAddr) -> Settings {
     let storage = match &config.storage_folder {
         Some(folder) => StorageConfig::new()
@@ -143,6 +146,7 @@ fn settings(config: &BrokerConfig, address: SocketAddr) -> Settings {
         .with_storage(storage)
         .with_auth(auth)
         .with_sys_topics_enabled(false)
+        .with_max_packet_size(LARGEST_PACKET)
 }
 
 /// The crate adds the publisher's identifiers as user properties before it forwards a message. No other broker does, and the

@@ -26,6 +26,25 @@ fn open_broker() -> BrokerProcess {
 }
 
 #[test]
+fn the_largest_packet_is_announced_as_clients_accept_it() {
+    let broker = open_broker();
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", broker.port)).unwrap();
+    // CONNECT of MQTT 5: clean start, keep-alive 60 s, no properties, client identifier "a".
+    stream
+        .write_all(b"\x10\x0e\0\x04MQTT\x05\x02\0\x3c\0\0\x01a")
+        .unwrap();
+    let mut answer = [0; 128];
+    let length = stream.read(&mut answer).unwrap();
+    assert_eq!((answer[0], answer[3]), (0x20, 0), "CONNACK, success");
+    let most = [0x27, 0x0f, 0xff, 0xff, 0xff];
+    assert!(
+        answer[..length].windows(5).any(|found| found == most),
+        "{:x?}",
+        &answer[..length]
+    );
+}
+
+#[test]
 fn every_message_arrives_once_in_order_and_intact() {
     let broker = open_broker();
     let (period_ns, jitter_ns, messages) = (8_000_000, 2_000_000, 50);
