@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from timebound.control.srt.rows import ChannelRow, ChannelState
+from timebound.control.enforcer import GroupOrder
+from timebound.control.srt.rows import ChannelRow, ChannelState, GroupRow
 from timebound.control.topology import Topology
 
 
@@ -18,7 +19,7 @@ class MemoryNetwork:
 
     known: Topology
     delay_s: float = 0.002
-    channels: dict[str, ChannelRow] = field(default_factory=dict)
+    channels: dict[str, ChannelRow | GroupRow] = field(default_factory=dict)
     backups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     refusing: set[str] = field(default_factory=set)
     """Channels that are not proven."""
@@ -44,6 +45,13 @@ class MemoryNetwork:
         self.orders.append(("install", channel.id))
         self._work.put(lambda: self._install(channel, backup))
 
+    def install_group(self, order: GroupOrder) -> None:
+        self.orders.append(("install", order.row.id))
+        self._work.put(lambda: self._install(order.row, ()))
+
+    def adopted(self) -> None:
+        self.orders.append(("adopted", ""))
+
     def remove(self, channel: str) -> None:
         self.orders.append(("remove", channel))
         self._work.put(lambda: self._remove(channel))
@@ -61,7 +69,7 @@ class MemoryNetwork:
             if not set(row.links) <= up and not (self.backups.get(name) and set(self.backups[name]) <= up):
                 self._tell(name, ChannelState.BROKEN, "a link is gone")
 
-    def _install(self, channel: ChannelRow, backup: tuple[str, ...]) -> None:
+    def _install(self, channel: ChannelRow | GroupRow, backup: tuple[str, ...]) -> None:
         if channel.id in self.silent:
             return
         up = {link.name for link in self.known.links.values() if link.up}

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from timebound.control.srt.rows import ChannelRow, ChannelState
+from timebound.control.srt.rows import ChannelRow, ChannelState, GroupRow
 from timebound.control.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOrder:
+    """A multicast tree that is wanted, with what switches must know beside its row."""
+
+    row: GroupRow
+    """With all members that are to be reached."""
+    source_address: str
+    """From which its origin sends."""
+    port: int
+    """UDP, of all members."""
+    burst_bytes: int
+    """Of the meter at the first switch."""
 
 
 class Enforcer(Protocol):
@@ -24,8 +39,15 @@ class Enforcer(Protocol):
         `state` tells when it is installed, proven, or broken (with the reason).
         """
 
+    def install_group(self, order: GroupOrder) -> None:
+        """Puts a multicast tree into the network, or in the place of the one with the same id: new branches are complete before anything is sent
+        into them. `state` tells by the row's id when all members are reached (proven)."""
+
+    def adopted(self) -> None:
+        """After a start: everything that is wanted was installed, so other channels and groups that are found in the network are nobody's."""
+
     def remove(self, channel: str) -> None:
-        """Takes a channel out; unknown ids are none of its business."""
+        """Takes a channel or group out; unknown ids are none of its business."""
 
     def close(self) -> None:
         """Gives back threads and sockets. Channels stay in the switches: a controller that restarts finds them there."""

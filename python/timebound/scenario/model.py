@@ -390,6 +390,16 @@ class Flow:
                 return route[::-1]
         return None
 
+    def answer_way(self, source: str, destination: str) -> tuple[str, ...] | None:
+        """Of a multicast flow: the stated way of what its two brokers tell each other, which is written from the receiver; else that of the
+        messages."""
+        for route in self.routes:
+            if (route[0], route[-1]) == (source, destination) and source in self.receivers:
+                return route
+            if (route[-1], route[0]) == (source, destination) and destination in self.receivers:
+                return route[::-1]
+        return self.way(source, destination)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:

@@ -57,7 +57,7 @@ def resolve_routes(
             wanted = sorted(segments[0])
             hint = f"its frames go {', '.join(f'from {a} to {b}' for a, b in wanted[:3])}" if wanted else "remove it"
             context.error(here, f"the flow has nothing to send from {ends[0]!r} to {ends[1]!r}", hint)
-        elif any({other[0], other[-1]} == set(ends) for other in known):
+        elif any(_same_ends((other[0], other[-1]), ends, flows[0]) for other in known):
             context.error(here, f"a second route between {ends[0]!r} and {ends[1]!r}", "state one")
         else:
             known.append(way)
@@ -65,6 +65,11 @@ def resolve_routes(
         replace(flow, routes=tuple(way for way in known if {(way[0], way[-1]), (way[-1], way[0])} & pairs))
         for flow, pairs in zip(flows, segments, strict=True)
     ]
+
+
+def _same_ends(ends: tuple[str, str], others: tuple[str, str], flow: Flow) -> bool:
+    """A way leads back as well, but brokers that multicast may answer on another one."""
+    return ends == others or (ends == others[::-1] and not flow.multicast)
 
 
 def _is_way(way: Way, net: Net, graph: Graph, path: Path, context: Context) -> bool:

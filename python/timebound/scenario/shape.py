@@ -121,7 +121,7 @@ class Flow(Shape):
     multicast: bool = Field(
         default=False,
         description="with after: between edge networks. The broker at which the messages of that flow come in (`broker`) sends each of them once to a UDP "
-        "multicast group of the brokers in `to`, which deliver to flows that come after this one; with QoS 1 and 2 they acknowledge (not emulated)",
+        "multicast group of the brokers in `to`, which deliver to flows that come after this one; with QoS 1 and 2 they acknowledge, on a way of `route` that begins at them where there is one (not emulated)",
         examples=[True],
     )
     reserve: bool = Field(

@@ -6,9 +6,9 @@ import hashlib
 import ipaddress
 from collections.abc import Collection
 
-GROUPS = ipaddress.IPv4Network("239.192.0.0/14")
-"""Organisation-local scope (RFC 2365, section 6.2). Its 18 bits fit the 23 that Ethernet keeps (RFC 1112, section 6.4), so groups have
-addresses of their own there, too."""
+GROUPS = ipaddress.IPv4Network("239.194.0.0/15")
+"""Half of the organisation-local scope (RFC 2365, section 6.2); the other half is left to whoever else multicasts at a site (`stacks.udp` among
+them). Its 17 bits fit the 23 that Ethernet keeps (RFC 1112, section 6.4), so groups have addresses of their own there, too."""
 
 
 def group_of(topic: str, priority: int, taken: Collection[str] = ()) -> str:

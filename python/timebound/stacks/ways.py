@@ -30,7 +30,8 @@ def lay(plan: Plan) -> None:
 def _routed(stream: Stream, flow: Flow | None, origin: str) -> Stream:
     if flow is None or not flow.routes:
         return stream
-    found = [flow.way(stream.source, destination) for destination in stream.destinations]
+    way = flow.answer_way if flow.multicast and stream.role != "data" else flow.way
+    found = [way(stream.source, destination) for destination in stream.destinations]
     known = tuple(way for way in found if way is not None)
     if not known:
         return stream

@@ -140,6 +140,11 @@ class Planning(Shape):
         "its word can use it, too",
         examples=["16 kB"],
     )
+    priorities: bool = Field(
+        default=True,
+        description="false: everything that is reserved has one class, first in, first out (DM-MQTT, to compare with); deadlines are kept all the same",
+        examples=[True],
+    )
     ways: int = Field(default=4, ge=1, le=64, description="ways that are tried for a connection", examples=[4])
     trials: int = Field(default=24, ge=0, le=200, description="decisions that an offer may take", examples=[24])
     backups: bool = Field(default=True, description="disjoint ways for fast failover", examples=[True])
@@ -366,6 +371,7 @@ def _site(shape: ControllerShape, context: Context) -> Site:
         reservable=planning.reservable,
         meter_slack_bytes=planning.meter_slack,
         class_limits_ns=tuple(planning.class_deadlines),
+        priorities=planning.priorities,
         candidates=planning.ways,
         trials=planning.trials,
     )

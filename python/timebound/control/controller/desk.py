@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from timebound.control.controller.channels import Held
+from timebound.control.controller.groups import HeldGroup
+from timebound.control.enforcer import GroupOrder
 from timebound.control.planner import (
     Answers,
     Refused,
@@ -27,7 +29,16 @@ from timebound.control.planner import (
     urgency,
     with_backup,
 )
-from timebound.control.srt.rows import ChannelRow, ChannelState, Offer, Outcome, RequestRow, Tables, VerdictRow
+from timebound.control.srt.rows import (
+    ChannelRow,
+    ChannelState,
+    GroupRow,
+    Offer,
+    Outcome,
+    RequestRow,
+    Tables,
+    VerdictRow,
+)
 from timebound.control.srt.store import Change, Delete, Put
 from timebound.control.topology import Topology
 
@@ -37,7 +48,7 @@ class Told:
     """Something for the audit log: what happened to a request or channel."""
 
     what: str
-    """`verdict`, `withdrawn`, `channel`."""
+    """`verdict`, `withdrawn`, `channel`, `group`."""
     id: str
     text: str
     outcome: str = ""
@@ -49,6 +60,8 @@ class Orders:
 
     remove: list[str] = field(default_factory=list)
     install: list[tuple[ChannelRow, tuple[str, ...]]] = field(default_factory=list)
+    groups: list[GroupOrder] = field(default_factory=list)
+    """To be installed."""
     changes: list[Change] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     decided: int = 0
@@ -78,6 +91,7 @@ class Desk:
         self.state = State()
         self.answers = Answers()
         self.held: dict[str, Held] = {}
+        self.groups: dict[str, HeldGroup] = {}
         self.refusals: dict[str, _Refusal] = {}
         self.ready = False
         self._began_ns: int | None = None
@@ -97,18 +111,28 @@ class Desk:
 
     def seen(self, tables: Tables) -> Tables:
         """The table with verdicts and channels as they were written last."""
-        return replace(tables, verdicts=self.tables.verdicts, channels=self.tables.channels) if self.ready else tables
+        if not self.ready:
+            return tables
+        ours = self.tables
+        return replace(tables, verdicts=ours.verdicts, channels=ours.channels, groups=ours.groups)
 
     def know_topology(self, topology: Topology) -> None:
         """The network as it is now. What was refused may fit now."""
         if topology != self.topology:
             self.topology = topology
             # Rates and delays may be others, too.
-            self.state = State(self.state.granted, self.state.routes)
+            self.state = self.state.with_judged(None)
             self._retry = list(self.refusals)
 
     def know_channel(self, channel: str, state: ChannelState, reason: str, now_ns: int) -> None:
-        """News of a reservation."""
+        """News of a reservation: a channel's or a group's."""
+        group = self.groups.get(channel)
+        if group is not None:
+            later = group.told(state, reason, now_ns)
+            if later is not group:
+                self.groups[channel] = later
+                self._orders.told.append(Told("group", channel, reason, later.state.value))
+            return
         held = self.held.get(channel)
         if held is None:
             return
@@ -207,7 +231,8 @@ class Desk:
             return False
         if now_ns - self._began_ns >= self.grace_ns:
             return True
-        links = {name for channel in self.tables.channels.values() for name in channel.links}
+        rows: tuple[ChannelRow | GroupRow, ...] = (*self.tables.channels.values(), *self.tables.groups.values())
+        links = {name for row in rows for name in row.links}
         up = {link.name for link in self.topology.links.values() if link.up}
         return bool(links) and links <= up
 
@@ -220,6 +245,10 @@ class Desk:
             if name not in self.answers.channels:
                 self._orders.remove.append(name)
                 self._orders.changes.append(Delete("channels", name))
+        for name in self.tables.groups:
+            if name not in self.answers.groups:
+                self._orders.remove.append(name)
+                self._orders.changes.append(Delete("groups", name))
 
     def _new(self, world: World, state: State, displaced: set[str]) -> list[str]:
         """Requests that nobody has decided yet, or that have changed since."""
@@ -254,6 +283,23 @@ class Desk:
                 continue
             self.held[name] = (held or Held(row)).ordered(row, backup, now_ns)
             self._orders.install.append((self.held[name].row, backup))
+        self._install_groups(now_ns)
+
+    def _install_groups(self, now_ns: int) -> None:
+        for name in [name for name in self.groups if name not in self.answers.groups]:
+            del self.groups[name]
+            self._orders.remove.append(name)
+            self._orders.told.append(Told("group", name, "nobody needs it any more", "removed"))
+        for name, order in self.answers.groups.items():
+            held = self.groups.get(name)
+            due = held is not None and held.retry_ns is not None and now_ns >= held.retry_ns
+            if held is not None and held.is_for(order) and not due:
+                self.groups[name] = held.renamed(order)
+                continue
+            # After a start the row tells what managers use already.
+            found = held or HeldGroup(order, self.tables.groups.get(name))
+            self.groups[name] = found.ordered(order, now_ns)
+            self._orders.groups.append(self.groups[name].order)
 
     def _tell(self, world: World, now_ns: int) -> None:
         """The table as it should be, against the table as it is."""
@@ -263,6 +309,11 @@ class Desk:
             if there is None or replace(there, changed_ns=held.row.changed_ns) != held.row:
                 changes.append(Put(held.row))
         changes += [Delete("channels", name) for name in self.tables.channels if name not in self.held]
+        for name, group in self.groups.items():
+            shown, stands = group.shown, self.tables.groups.get(name)
+            if shown is not None and (stands is None or replace(stands, changed_ns=shown.changed_ns) != shown):
+                changes.append(Put(shown))
+        changes += [Delete("groups", name) for name in self.tables.groups if name not in self.groups]
         for request, row in world.tables.requests.items():
             verdict = self._verdict(request, row)
             there_verdict = self.tables.verdicts.get(request)
@@ -296,7 +347,8 @@ class Desk:
         granted = self.answers.verdicts.get(request)
         if granted is None or granted.revision != row.revision:
             return None
-        channels = [self.held[name] for name in self.answers.needs[request] if name in self.held]
+        both: dict[str, Held | HeldGroup] = {**self.held, **self.groups}
+        channels = [both[name] for name in self.answers.needs[request] if name in both]
         broken = [held for held in channels if held.state is ChannelState.BROKEN]
         if broken:
             reason = f"it could not be reserved: {broken[0].reason} ({broken[0].row.id}); tried again"
@@ -309,7 +361,8 @@ class Desk:
 
     def next_ns(self) -> int | None:
         """When something is to be done without news: a broken channel is ordered again, the grace after the start ends."""
-        times = [held.retry_ns for held in self.held.values() if held.retry_ns is not None]
+        waiting: tuple[Held | HeldGroup, ...] = (*self.held.values(), *self.groups.values())
+        times = [held.retry_ns for held in waiting if held.retry_ns is not None]
         if not self.ready and self._read and self._began_ns is not None:
             times.append(self._began_ns + self.grace_ns)
         return min(times, default=None)
@@ -335,18 +388,22 @@ def living(tables: Tables, alive: frozenset[str] | None) -> Tables:
 
 
 def after(tables: Tables, changes: Iterable[Change]) -> Tables:
-    """The table with verdicts and channels changed."""
-    verdicts, channels = dict(tables.verdicts), dict(tables.channels)
+    """The table with verdicts, channels and groups changed."""
+    verdicts, channels, groups = dict(tables.verdicts), dict(tables.channels), dict(tables.groups)
     for change in changes:
         match change:
             case Put(VerdictRow() as row):
                 verdicts[row.id] = row
             case Put(ChannelRow() as channel):
                 channels[channel.id] = channel
+            case Put(GroupRow() as group):
+                groups[group.id] = group
+            case Delete("groups", name):
+                groups.pop(name, None)
             case Delete("verdicts", name):
                 verdicts.pop(name, None)
             case Delete("channels", name):
                 channels.pop(name, None)
             case _:
                 pass
-    return replace(tables, verdicts=verdicts, channels=channels)
+    return replace(tables, verdicts=verdicts, channels=channels, groups=groups)

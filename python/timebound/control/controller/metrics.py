@@ -34,6 +34,8 @@ class Metrics:
         )
         self.requests = Gauge(f"{name}requests", "Requests by what they were told", ["outcome"], registry=self.registry)
         self.channels = Gauge(f"{name}channels", "Reservations by state", ["state"], registry=self.registry)
+        self.groups = Gauge(f"{name}groups", "Multicast groups by state", ["state"], registry=self.registry)
+        self.members = Gauge(f"{name}group_members", "Members of all groups together", registry=self.registry)
         self.links = Gauge(f"{name}links", "Links, one for each direction", ["up"], registry=self.registry)
         self.store = Gauge(f"{name}store_connected", "Is the table within reach?", registry=self.registry)
         self.reserved = Gauge(
@@ -52,6 +54,10 @@ class Metrics:
         states = Counts(held.state for held in desk.held.values())
         for state in ChannelState:
             self.channels.labels(state.value).set(states[state])
+        groups = Counts(held.state for held in desk.groups.values())
+        for state in ChannelState:
+            self.groups.labels(state.value).set(groups[state])
+        self.members.set(sum(len(held.row.members) for held in desk.groups.values()))
         up = Counts(link.up for link in desk.topology.links.values())
         for value in (True, False):
             self.links.labels(str(value).lower()).set(up[value])

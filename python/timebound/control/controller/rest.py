@@ -119,6 +119,11 @@ def _add_reading(app: FastAPI, service: Service, reader: Callable[..., Token]) -
         found: list[dict[str, Any]] = service.view["channels"]
         return found
 
+    @app.get("/api/v1/groups", dependencies=allowed, summary="Multicast between edge networks")
+    def groups() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = service.view["groups"]
+        return found
+
     @app.get(
         "/scenario",
         dependencies=allowed,

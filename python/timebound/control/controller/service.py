@@ -254,6 +254,8 @@ class Service:
             self.enforcer.remove(channel)
         for row, backup in orders.install:
             self.enforcer.install(row, backup)
+        for order in orders.groups:
+            self.enforcer.install_group(order)
         self._say_adopted()
         if orders.changes:
             self.store.transact(orders.changes, wait_s=0)
@@ -264,9 +266,7 @@ class Service:
         """Once everything that is wanted is ordered after the start, what else is found in switches is nobody's."""
         if self._desk.ready and not self._adopted:
             self._adopted = True
-            adopted = getattr(self.enforcer, "adopted", None)
-            if adopted is not None:
-                adopted()
+            self.enforcer.adopted()
 
     def _note(self, orders: Orders) -> None:
         desk = self._desk

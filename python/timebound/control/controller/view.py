@@ -32,6 +32,10 @@ def view(desk: Desk, now_ns: int, *, connected: bool) -> dict[str, Any]:
             }
             for _, held in sorted(desk.held.items())
         ],
+        "groups": [
+            {**asdict(held.row), "shown": None if held.shown is None else asdict(held.shown), "reason": held.reason}
+            for _, held in sorted(desk.groups.items())
+        ],
     }
 
 

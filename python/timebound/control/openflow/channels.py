@@ -6,6 +6,7 @@ unpoliced ever enters the channel's queues, in whatever order rules appear. Fram
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -121,12 +122,24 @@ def flow_match(flow: FiveTuple, in_port: int, mark: int | None) -> Match:
         "ip_proto": flow.protocol,
         "ipv4_src": flow.source,
         "ipv4_dst": flow.destination,
-        f"{layer}_src": flow.source_port,
-        f"{layer}_dst": flow.destination_port,
     }
+    ports = {f"{layer}_src": flow.source_port, f"{layer}_dst": flow.destination_port}
+    fields |= {name: port for name, port in ports.items() if port}
     if mark is not None:
         fields["ip_dscp"] = mark
     return match(**fields)
+
+
+def first_mark(channel: ChannelRow) -> int | None:
+    """The mark that frames must have already when they come from their host. Where a port may be any the class is what tells them apart: connections
+    of two managers in several classes have the same addresses and port."""
+    is_open = 0 in (channel.source_port, channel.destination_port) and not is_group(channel.destination_address)
+    return mark_of(channel.priority) if is_open else None
+
+
+def is_group(address: str) -> bool:
+    """Is it an IPv4 multicast address?"""
+    return ipaddress.IPv4Address(address).is_multicast
 
 
 def meter_of(channel: ChannelRow, id: int) -> Meter:
@@ -169,7 +182,7 @@ def program(
         [
             Rule(
                 Priority.CHANNEL,
-                flow_match(flow, hops[0].in_port, None),
+                flow_match(flow, hops[0].in_port, first_mark(channel)),
                 (SetField("ip_dscp", mark), *send),
                 owner,
                 meter,

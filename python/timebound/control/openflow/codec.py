@@ -119,12 +119,12 @@ def meter_mod(switch: Datapath, meter: Meter, command: int) -> Message:
 
 
 def group_mod(switch: Datapath, group: Group, command: int) -> Message:
-    """Adds or changes a fast-failover group."""
+    """Adds or changes a group."""
     buckets = [
         parser.OFPBucket(watch_port=bucket.watch_port, actions=list(actions_of(bucket.actions)))
         for bucket in group.buckets
     ]
-    return parser.OFPGroupMod(switch, command, ofp.OFPGT_FF, group.id, buckets)
+    return parser.OFPGroupMod(switch, command, ofp.OFPGT_ALL if group.all else ofp.OFPGT_FF, group.id, buckets)
 
 
 def actions_of(actions: Iterable[Action]) -> Iterable[Any]:
@@ -188,10 +188,10 @@ def meter_from(stats: Any) -> Meter:
 
 def group_from(stats: Any) -> Group:
     """A group as a switch describes it (`OFPGroupDescStats`). Raises `NotOurKindError`."""
-    if stats.type != ofp.OFPGT_FF:
-        raise NotOurKindError("not a fast-failover group")
+    if stats.type not in (ofp.OFPGT_FF, ofp.OFPGT_ALL):
+        raise NotOurKindError("neither a fast-failover nor a multicast group")
     buckets = tuple(
         Bucket(int(bucket.watch_port), tuple(action_from(action) for action in bucket.actions))
         for bucket in stats.buckets
     )
-    return Group(int(stats.group_id), buckets)
+    return Group(int(stats.group_id), buckets, all=stats.type == ofp.OFPGT_ALL)

@@ -8,8 +8,10 @@ import logging
 import threading
 from collections.abc import Callable
 
+from timebound.control.enforcer import GroupOrder
 from timebound.control.openflow.counters import Counters
 from timebound.control.openflow.monitor import Monitor
+from timebound.control.openflow.multicast import Trees
 from timebound.control.openflow.network import Network
 from timebound.control.openflow.queues import Queues
 from timebound.control.openflow.reservations import Reservations
@@ -58,9 +60,13 @@ class OpenFlowEnforcer:
         """See `Enforcer.install`. After a failure the channel is reported broken, and what is in switches stays until it is removed or installed again."""
         self._call(self._reservations.install, channel, backup)
 
+    def install_group(self, order: GroupOrder) -> None:
+        """See `Enforcer.install_group`."""
+        self._call(self._trees.install, order)
+
     def remove(self, channel: str) -> None:
         """See `Enforcer.remove`."""
-        self._call(self._reservations.remove, channel)
+        self._call(self._remove, channel)
 
     def close(self) -> None:
         """See `Enforcer.close`."""
@@ -73,7 +79,7 @@ class OpenFlowEnforcer:
     # Beyond it ---------------------------------------------------------------------------------------------------------------
 
     def adopted(self) -> None:
-        """After a start: all channels that are wanted were installed, so others that are found in switches go now, not when `adopt_ns` is over."""
+        """See `Enforcer.adopted`; otherwise they go when `adopt_ns` is over."""
         self._call(self._reservations.adopted)
 
     def counters(self) -> Counters:
@@ -103,10 +109,12 @@ class OpenFlowEnforcer:
         self._ended = asyncio.Event()
         self._queues = Queues(self._settings)
         self._reservations = Reservations(self._state, self._changed, self._queues.forget)
-        network = Network(self._settings, self._reservations, self._reservations.keep)
-        self._monitor = Monitor(network, self._reservations.names)
+        self._trees = Trees(self._reservations, self._state)
+        network = Network(self._settings, self._trees, self._trees.keep)
+        self._monitor = Monitor(network, self._trees.names)
         try:
             self._reservations.attach(network, self._queues.queued, self._queues.ready)
+            self._trees.attach(network, self._queues.queued, self._queues.ready)
             self.port = await network.start()
             network.spawn(self._monitor.run())
             self._begun.set()
@@ -120,6 +128,10 @@ class OpenFlowEnforcer:
         self._queues.changed(topology)
         for changed, _state in self._watchers:
             self._told(changed, topology)
+
+    def _remove(self, id: str) -> None:
+        if not self._trees.remove(id):
+            self._reservations.remove(id)
 
     def _state(self, channel: str, state: ChannelState, reason: str) -> None:
         log.info("openflow: channel %s is %s%s", channel, state, f": {reason}" if reason else "")

@@ -10,7 +10,7 @@ import heapq
 import ipaddress
 from collections.abc import Iterable, Mapping
 
-from timebound.control.openflow.frames import BROADCAST, ETH_ARP, ETH_IPV4, ETH_IPV6, ETH_LLDP, probe_mac
+from timebound.control.openflow.frames import BROADCAST, ETH_ARP, ETH_IPV4, ETH_IPV6, ETH_LLDP, IGMP, probe_mac
 from timebound.control.openflow.lldp import NEAREST_BRIDGE
 from timebound.control.openflow.rules import (
     CONTROLLER,
@@ -25,14 +25,15 @@ from timebound.control.openflow.rules import (
     match,
 )
 from timebound.control.topology import Link, PortId, Topology
+from timebound.control.trees import GROUPS
 
 PUNT_METER = 1
 """The meter that keeps hosts from flooding the controller."""
 BEST_EFFORT = 0
 _FRAME_BITS = 1538 * 8
 
-LLDP_COOKIE, PROBE_COOKIE, RESERVED_COOKIE, ARP_COOKIE, MISS_COOKIE, PORT_COOKIE = (
-    cookie(Kind.FIXED, n) for n in range(1, 7)
+LLDP_COOKIE, PROBE_COOKIE, RESERVED_COOKIE, ARP_COOKIE, MISS_COOKIE, PORT_COOKIE, IGMP_COOKIE, STRAY_COOKIE = (
+    cookie(Kind.FIXED, n) for n in range(1, 9)
 )
 
 
@@ -44,12 +45,15 @@ def fixed(datapath: int, punt_packets_per_s: int | None) -> Tables:
         tables.add(meters=[Meter(PUNT_METER, punt_packets_per_s, punt_packets_per_s, packets=True)])
     to_controller = (Output(CONTROLLER),)
     reserved = match(eth_dst=("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0"))
+    groups = str(GROUPS.network_address), str(GROUPS.netmask)
     arp = match(eth_type=ETH_ARP, eth_dst=BROADCAST)
     tables.add(
         [
             Rule(Priority.LLDP, match(eth_type=ETH_LLDP, eth_dst=NEAREST_BRIDGE), to_controller, LLDP_COOKIE),
             Rule(Priority.RESERVED, reserved, (), RESERVED_COOKIE),
             Rule(Priority.PROBE, match(eth_src=probe_mac(datapath)), to_controller, PROBE_COOKIE),
+            Rule(Priority.IGMP, match(eth_type=ETH_IPV4, ip_proto=IGMP), (), IGMP_COOKIE),
+            Rule(Priority.STRAY_GROUP, match(eth_type=ETH_IPV4, ipv4_dst=groups), (), STRAY_COOKIE),
             Rule(Priority.BROADCAST_ARP, arp, to_controller, ARP_COOKIE, meter),
             Rule(Priority.MISS, match(), to_controller, MISS_COOKIE, meter),
         ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 ETH_IPV4, ETH_ARP, ETH_VLAN, ETH_IPV6, ETH_LLDP = 0x0800, 0x0806, 0x8100, 0x86DD, 0x88CC
-TCP, UDP = 6, 17
+IGMP, TCP, UDP = 2, 6, 17
 ARP_REQUEST, ARP_REPLY = 1, 2
 
 _ETHERNET = struct.Struct("!6s6sH")
@@ -172,7 +172,7 @@ def probe_mac(datapath: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FiveTuple:
-    """What tells the frames of a channel apart."""
+    """What tells the frames of a channel apart. A port of 0: any."""
 
     protocol: int
     source: str

@@ -292,6 +292,9 @@ class Network:
 
     def _pass_on(self, frame: Frame, data: bytes, at: PortId) -> None:
         """What no rule took: answered from what is known, sent to where its target is, or out of all ports that lead to hosts."""
+        if frame.ipv4 is not None and frame.ipv4.protocol == frames.IGMP:
+            # Its sender is known now; whom it wants to hear is nobody's business here.
+            return
         if self.learned.is_link_port(at):
             # From another switch: it was sent for a host that has just gone, and must not go round.
             return

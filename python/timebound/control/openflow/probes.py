@@ -16,14 +16,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
 from timebound.control.openflow import codec
-from timebound.control.openflow.channels import Hop, Hops, flow_match, flow_of, mark_of, sending
-from timebound.control.openflow.frames import Frame, probe, probe_number
+from timebound.control.openflow.channels import Hop, Hops, first_mark, flow_match, flow_of, mark_of, sending
+from timebound.control.openflow.frames import FiveTuple, Frame, probe, probe_number
 from timebound.control.openflow.rules import Action, Output, Priority, SetField, channel_cookie
 from timebound.control.openflow.session import SwitchError
 from timebound.control.openflow.switchbox import Found, SwitchBox
@@ -31,6 +31,8 @@ from timebound.control.srt.rows import ChannelRow
 from timebound.control.topology import PortId
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 0.1
+_DISCARD = 9
+"""Port (RFC 863)."""
 _NOBODY = 0
 """No switch has this datapath id (OVS refuses it), so no rule catches probes for it."""
 
@@ -139,7 +141,10 @@ class Prober:
         actions: tuple[Action, ...] = (Output(ofp.OFPP_TABLE),)
         if spare:
             actions = (SetField("ip_dscp", mark), *sending(first.out, channel.priority, self._queued))
-        frame = probe(flow_of(channel), last.switch, number, self._key)
+        frame = probe(_probed(channel), last.switch, number, self._key)
+        before = first_mark(channel)
+        if before is not None:
+            frame = marked(frame, before)
         self._send(first, frame, actions)
         try:
             caught = await asyncio.wait_for(waiting, wait_s)
@@ -159,9 +164,10 @@ class Prober:
 
     def _send_last(self, channel: ChannelRow, hops: Hops) -> None:
         """One frame through the last switch's own rule, out to the host."""
-        frame = probe(flow_of(channel), _NOBODY, 0, self._key)
-        if len(hops) > 1:
-            frame = marked(frame, mark_of(channel.priority))
+        frame = probe(_probed(channel), _NOBODY, 0, self._key)
+        mark = mark_of(channel.priority) if len(hops) > 1 else first_mark(channel)
+        if mark is not None:
+            frame = marked(frame, mark)
         self._send(hops[-1], frame, (Output(ofp.OFPP_TABLE),))
 
     def _send(self, hop: Hop, frame: bytes, actions: tuple[Action, ...]) -> None:
@@ -188,7 +194,7 @@ class Prober:
     @staticmethod
     def _count(channel: ChannelRow, hops: Hops, found: Found) -> int:
         """Frames that the channel's rule at the last switch has counted."""
-        mark = mark_of(channel.priority) if len(hops) > 1 else None
+        mark = mark_of(channel.priority) if len(hops) > 1 else first_mark(channel)
         key = (int(Priority.CHANNEL), flow_match(flow_of(channel), hops[-1].in_port, mark))
         if key not in found.packets:
             raise NotProvenError("the channel's rule is not in its last switch")
@@ -202,6 +208,12 @@ class Prober:
 
         counts = await asyncio.gather(*(count(hop) for hop in hops))
         return {hop.out: number for hop, number in zip(hops, counts, strict=True)}
+
+
+def _probed(channel: ChannelRow) -> FiveTuple:
+    """The frames of a channel, with a port in the place of one that may be any."""
+    flow = flow_of(channel)
+    return replace(flow, source_port=flow.source_port or _DISCARD, destination_port=flow.destination_port or _DISCARD)
 
 
 def marked(frame: bytes, mark: int) -> bytes:

@@ -18,6 +18,7 @@ from timebound.control.openflow.channels import (
     Program,
     WayError,
     check_backup,
+    first_mark,
     flow_of,
     hops_of,
     known_links,
@@ -80,7 +81,8 @@ class Reservations:
         self._cookies: dict[int, str] = {}
         self._adopting = True
         self._network: Network
-        self._prober: Prober
+        self.prober: Prober
+        """Also of others who must prove what they have put into switches."""
         self._queued: Callable[[PortId], bool]
         self._queues_ready: QueueCheck
         self._live: set[tuple[PortId, PortId | None]] = set()
@@ -91,7 +93,7 @@ class Reservations:
     def attach(self, network: Network, queued: Callable[[PortId], bool], queues_ready: QueueCheck) -> None:
         """Both know each other; this is the second half."""
         self._network, self._queued, self._queues_ready = network, queued, queues_ready
-        self._prober = Prober(network.boxes, queued, network.settings.times.probe_ns / 1e9)
+        self.prober = Prober(network.boxes, queued, network.settings.times.probe_ns / 1e9)
         network.spawn(self._adopt())
 
     async def _adopt(self) -> None:
@@ -160,9 +162,9 @@ class Reservations:
             self._step(held, Event.FAILED, str(error))
 
     def _check_alone(self, held: Held) -> None:
-        flow = flow_of(held.row)
+        flow = flow_of(held.row), first_mark(held.row)
         for other in self._held.values():
-            if other is not held and flow_of(other.row) == flow:
+            if other is not held and (flow_of(other.row), first_mark(other.row)) == flow:
                 raise ValueError(f"channel {other.row.id} is for the same frames")
 
     async def _ways(self, held: Held) -> tuple[Hops, Hops]:
@@ -174,7 +176,7 @@ class Reservations:
                 backup = hops_of(held.backup_links, links) if held.backup_links else ()
                 check_backup(hops, backup)
                 self._check_live(hops)
-                lost = self._dead(backup) if backup else ""
+                lost = self.dead(backup) if backup else ""
                 held.note = f"its backup way is gone: {lost}" if lost else ""
                 return hops, () if lost else backup
             except (WayError, SwitchError):
@@ -183,13 +185,13 @@ class Reservations:
                 await asyncio.sleep(0.05)
 
     def _check_live(self, hops: Hops) -> None:
-        dead = self._dead(hops)
+        dead = self.dead(hops)
         if dead:
             raise SwitchError(dead)
         for hop in hops:
             box = self._network.boxes.get(hop.switch)
             if box is None or not box.ready.is_set():
-                raise SwitchError(f"switch {self._named(hop.switch)} is not connected")
+                raise SwitchError(f"switch {self.named(hop.switch)} is not connected")
 
     async def _put(self, held: Held, hops: Hops, backup: Hops, order: int) -> None:
         """The new way complete before the first switch uses it; then the proof; then the rest of the old way goes."""
@@ -224,7 +226,7 @@ class Reservations:
             if self._queued(hop.out):
                 reason = await self._queues_ready(hop.out)
                 if reason:
-                    raise SwitchError(f"queues of port {hop.out_port} of {self._named(hop.switch)}: {reason}")
+                    raise SwitchError(f"queues of port {hop.out_port} of {self.named(hop.switch)}: {reason}")
 
     def _program(self, held: Held, hops: Hops, backup: Hops) -> Program:
         first = hops[0].switch
@@ -254,17 +256,17 @@ class Reservations:
                 raise found
             return found
         except SwitchError as error:
-            raise SwitchError(f"switch {self._named(datapath)}: {error}") from error
+            raise SwitchError(f"switch {self.named(datapath)}: {error}") from error
 
     async def _prove(self, held: Held, order: int, found: Mapping[int, Found]) -> None:
         def outdated() -> bool:
             return held.orders != order
 
         last = found[held.hops[-1].switch]
-        await self._prober.prove(held.row, held.hops, last, outdated, named=self._named)
+        await self.prober.prove(held.row, held.hops, last, outdated, named=self.named)
         if held.backup:
             try:
-                await self._prober.prove(held.row, held.backup, last, outdated, named=self._named, spare=True)
+                await self.prober.prove(held.row, held.backup, last, outdated, named=self.named, spare=True)
             except NotProvenError as error:
                 raise NotProvenError(f"on its backup way, {error}") from error
         self._step(held, Event.PROVED, held.note)
@@ -281,7 +283,7 @@ class Reservations:
                     await box.put(held.part, plan.tables.get(datapath))
                 except SwitchError as error:
                     log.info(
-                        "openflow: switch %s keeps rules of %s for now: %s", self._named(datapath), held.row.id, error
+                        "openflow: switch %s keeps rules of %s for now: %s", self.named(datapath), held.row.id, error
                     )
 
     async def _remove(self, held: Held, order: int) -> None:
@@ -297,7 +299,7 @@ class Reservations:
                 log.info(
                     "openflow: %s goes from switch %s when it is back: %s",
                     held.row.id,
-                    self._named(box.datapath),
+                    self.named(box.datapath),
                     error,
                 )
         if held.row.id not in self._held:
@@ -325,28 +327,28 @@ class Reservations:
         """`Listener`: a channel that has another way does not wait whether the switch comes back."""
         for held in list(self._held.values()):
             inner = {hop.switch for hop in held.hops[1:-1]}
-            if datapath in inner and held.backup and not self._dead(held.backup, {datapath}):
-                self._order(held, self._fail_over_for(f"switch {self._named(datapath)} is gone"))
+            if datapath in inner and held.backup and not self.dead(held.backup, {datapath}):
+                self._order(held, self._fail_over_for(f"switch {self.named(datapath)} is gone"))
 
     def probe_caught(self, frame: Frame, at: PortId, *, astray: bool) -> bool:
         """`Listener`."""
-        return self._prober.caught(frame, at, astray=astray)
+        return self.prober.caught(frame, at, astray=astray)
 
     def _reconsider(self, held: Held) -> None:
-        dead = self._dead(held.hops) if held.hops else "nothing is installed"
+        dead = self.dead(held.hops) if held.hops else "nothing is installed"
         if dead and held.state is ChannelState.BROKEN:
             # The way that was asked for may be there (again), perhaps with other numbers of ports.
             if self._possible(held):
                 self._order(held, self._install)
         elif not held.hops:
             return
-        elif dead and held.backup and not self._dead(held.backup):
+        elif dead and held.backup and not self.dead(held.backup):
             self._order(held, self._fail_over_for(dead))
         elif dead:
             self._order(held, self._break_for(dead))
-        elif not dead and held.state is ChannelState.BROKEN and self._ready(held.hops):
+        elif not dead and held.state is ChannelState.BROKEN and self.ready(held.hops):
             self._order(held, self._again)
-        elif held.backup and held.state is ChannelState.PROVEN and (lost := self._dead(held.backup)):
+        elif held.backup and held.state is ChannelState.PROVEN and (lost := self.dead(held.backup)):
             held.backup, held.note = (), f"its backup way is gone: {lost}"
             self._order(held, self._again)
 
@@ -356,25 +358,27 @@ class Reservations:
             hops = hops_of(held.row.links, known_links(self._network.learned.topology()))
         except WayError:
             return False
-        return not self._dead(hops) and self._ready(hops)
+        return not self.dead(hops) and self.ready(hops)
 
-    def _ready(self, hops: Hops) -> bool:
+    def ready(self, hops: Hops) -> bool:
+        """Are all switches of a way connected, and read?"""
         return all(hop.switch in self._network.boxes and self._network.boxes[hop.switch].ready.is_set() for hop in hops)
 
-    def _dead(self, hops: Hops, without: set[int] | None = None) -> str:
+    def dead(self, hops: Hops, without: set[int] | None = None) -> str:
         """Why a way carries nothing; nothing if it does."""
         for hop in hops:
             if hop.switch not in self._switches_up or hop.switch in (without or ()):
-                return f"switch {self._named(hop.switch)} is gone"
+                return f"switch {self.named(hop.switch)} is gone"
         for hop, following in itertools.pairwise(hops):
             if (hop.out, PortId(following.switch, following.in_port)) not in self._live:
-                return f"the link from {self._named(hop.switch)} to {self._named(following.switch)} is down"
+                return f"the link from {self.named(hop.switch)} to {self.named(following.switch)} is down"
         for end in (PortId(hops[0].switch, hops[0].in_port), hops[-1].out):
             if end not in self._ports_up:
-                return f"port {end.number} of {self._named(end.switch)} is down"
+                return f"port {end.number} of {self.named(end.switch)} is down"
         return ""
 
-    def _named(self, datapath: int) -> str:
+    def named(self, datapath: int) -> str:
+        """A switch's name."""
         switches = self._network.learned.topology().switches.values()
         return next((switch.name for switch in switches if switch.datapath == datapath), f"{datapath:016x}")
 
@@ -411,7 +415,7 @@ class Reservations:
 
     def _break_for(self, reason: str) -> Callable[[Held, int], Awaitable[None]]:
         async def break_it(held: Held, order: int) -> None:
-            if held.state is not ChannelState.BROKEN and self._dead(held.hops):
+            if held.state is not ChannelState.BROKEN and self.dead(held.hops):
                 self._step(held, Event.FAILED, f"{reason}, and no other way is installed")
 
         return break_it

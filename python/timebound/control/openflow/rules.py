@@ -12,6 +12,8 @@ from enum import IntEnum
 
 CONTROLLER = 0xFFFFFFFD
 """OFPP_CONTROLLER."""
+ANY_PORT = 0xFFFFFFFF
+"""OFPP_ANY: no port is watched."""
 WHOLE_FRAME = 0xFFFF
 """OFPCML_NO_BUFFER: the whole frame goes to the controller."""
 
@@ -66,7 +68,11 @@ class Priority(IntEnum):
     """Best effort to a known host."""
     UNKNOWN_PORT = 35000
     """Whatever comes in at a port where no host is known yet: to the controller, which learns who is there."""
+    IGMP = 36000
+    """Hosts say which groups they want. The table says it here, and nobody else is to hear of it."""
     BROADCAST_ARP = 40000
+    STRAY_GROUP = 45000
+    """A group of ours where nothing is reserved for it: dropped, not flooded."""
     CHANNEL = 50000
     PROBE = 60000
     """A probe at the last switch of its channel: to the controller."""
@@ -114,7 +120,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One choice of a fast-failover group: taken while its port is alive and none before it is."""
+    """One choice of a fast-failover group: taken while its port is alive and none before it is; or one copy of a multicast group (`ANY_PORT`)."""
 
     watch_port: int
     actions: tuple[Action, ...]
@@ -122,10 +128,12 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A fast-failover group: the first bucket whose port is alive."""
+    """A fast-failover group: the first bucket whose port is alive; or a multicast group: all buckets, each with a copy."""
 
     id: int
     buckets: tuple[Bucket, ...]
+    all: bool = False
+    """Of type ALL."""
 
 
 @dataclass(slots=True)

@@ -231,11 +231,10 @@ class SwitchBox:
 
     def numbers_of(self, cookie: int) -> tuple[int | None, int | None]:
         """Meter and group that the rules with a cookie use in this switch already."""
-        for rule in self.present.rules.values():
-            if rule.cookie == cookie and rule.meter is not None:
-                groups = [action.group for action in rule.actions if isinstance(action, ToGroup)]
-                return rule.meter, groups[0] if groups else None
-        return None, None
+        rules = [rule for rule in self.present.rules.values() if rule.cookie == cookie]
+        meters = [rule.meter for rule in rules if rule.meter is not None]
+        groups = [action.group for rule in rules for action in rule.actions if isinstance(action, ToGroup)]
+        return next(iter(meters), None), next(iter(groups), None)
 
 
 def _rule(stats: Any) -> Rule:

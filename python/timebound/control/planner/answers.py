@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from timebound.control.enforcer import GroupOrder
+from timebound.control.planner import between
 from timebound.control.planner.judge import Judged
 from timebound.control.planner.layout import Pair
+from timebound.control.planner.loads import Load, links_of
 from timebound.control.planner.routes import Way
 from timebound.control.planner.state import State
 from timebound.control.planner.world import Ends, World
@@ -27,19 +29,9 @@ class Answers:
     channels: dict[str, ChannelRow] = field(default_factory=dict)
     backups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Channel -> links of its disjoint way."""
+    groups: dict[str, GroupOrder] = field(default_factory=dict)
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Granted request -> channels on the ways of its flows."""
-
-
-@dataclass(slots=True)
-class _Load:
-    """What one channel carries."""
-
-    rate_bps: int = 0
-    burst_bytes: int = 0
-    data_ns: int = 0
-    other_ns: int = 0
-    priority: int = 0
+    """Granted request -> channels and groups on the ways of its flows."""
 
 
 def answers(world: World, state: State) -> Answers:
@@ -49,17 +41,27 @@ def answers(world: World, state: State) -> Answers:
         return Answers()
     loads = _loads(world, judged)
     found = Answers()
+    between.add(world, state, judged, found.groups, found.channels)
     for connection in sorted(state.routes):
         _add_channels(world, state, connection, loads, found)
     for request, demand in sorted(state.granted.items()):
         pairs = [pair for pair in judged.layout.pairs.values() if demand in (pair.publisher, pair.subscriber)]
-        found.needs[request] = tuple(sorted({name for pair in pairs for name in _channels_of(pair, found.channels)}))
-        found.verdicts[request] = _verdict(state, judged, request, pairs, loads)
+        needed = {name for pair in pairs for name in _channels_of(pair, found.channels)}
+        needed |= {
+            name for pair in pairs for name in between.of_pair(world, judged, pair, found.groups, found.channels)
+        }
+        found.needs[request] = tuple(sorted(needed))
+        found.verdicts[request] = _verdict(world, state, judged, request, pairs, loads)
     return found
 
 
 def _verdict(
-    state: State, judged: Judged, request: str, pairs: list[Pair], loads: Mapping[tuple[str, str], _Load]
+    world: World,
+    state: State,
+    judged: Judged,
+    request: str,
+    pairs: list[Pair],
+    loads: Mapping[tuple[str, str], Load],
 ) -> VerdictRow:
     demand = state.granted[request]
     side = "up" if demand.side is Side.PUBLISH else "down"
@@ -73,6 +75,9 @@ def _verdict(
         told.append("the deadline is the period, as none is stated")
     if demand.side is Side.SUBSCRIBE and not pairs:
         told.append("no publisher with a guarantee has a topic that matches yet: its channel comes with the first")
+    trouble = between.trouble(world, state, demand)
+    if trouble:
+        told.append(trouble)
     if load is not None and own is not None and load.priority > own:
         told.append(f"in class {load.priority}, the highest of its connection, not {own}")
     return VerdictRow(
@@ -97,30 +102,18 @@ def channel_id(connection: str, part: str) -> str:
     return f"{connection}:{part}"
 
 
-def _loads(world: World, judged: Judged) -> dict[tuple[str, str], _Load]:
+def _loads(world: World, judged: Judged) -> dict[tuple[str, str], Load]:
     """What each (connection, part) carries, by the streams of the prediction."""
     prediction = judged.prediction
-    found: dict[tuple[str, str], _Load] = {}
+    found: dict[tuple[str, str], Load] = {}
     if prediction is None:
         return found
     flows = {f"flows[{index}]": flow.name for index, flow in enumerate(judged.layout.scenario.flows)}
     for stream in prediction.streams.values():
-        pair = judged.layout.pairs[flows[prediction.plan.origins[stream.name]]]
-        part = _part(world, pair, stream)
-        if part is None or stream.period_ns is None:
-            continue
-        load = found.setdefault((pair.connection, part), _Load())
-        outcome = prediction.outcomes[stream.name, stream.destinations[0]]
-        jitter = stream.jitter_ns if outcome.nominal_ns is None else outcome.nominal_ns - (outcome.best_ns or 0)
-        size = sum(stream.frames_bytes)
-        load.rate_bps += -(-size * 8_000_000_000 // stream.period_ns)
-        # Within no time at all: what the jitter lets come together, at the end of the way and so at every switch before it.
-        load.burst_bytes += size * (1 + -(-max(0, jitter) // stream.period_ns))
-        load.priority = max(load.priority, stream.priority)
-        if stream.role == "data":
-            load.data_ns = max(load.data_ns, outcome.nominal_ns or 0)
-        else:
-            load.other_ns = max(load.other_ns, outcome.actual_ns or 0)
+        pair = judged.layout.pairs.get(flows[prediction.plan.origins[stream.name]])
+        part = None if pair is None else _part(world, pair, stream)
+        if pair is not None and part is not None and stream.period_ns is not None:
+            found.setdefault((pair.connection, part), Load()).add(prediction, stream)
     return found
 
 
@@ -139,7 +132,7 @@ def _part(world: World, pair: Pair, stream: Stream) -> str | None:
 
 
 def _add_channels(
-    world: World, state: State, connection: str, loads: Mapping[tuple[str, str], _Load], found: Answers
+    world: World, state: State, connection: str, loads: Mapping[tuple[str, str], Load], found: Answers
 ) -> None:
     row = world.tables.connections.get(connection)
     if row is None:
@@ -163,14 +156,13 @@ def _add_channels(
             destination_port=destination[1],
             priority=load.priority,
             rate_bps=load.rate_bps,
-            # One full frame more: a segment that is sent again is no reason to lose the next one.
-            burst_bytes=load.burst_bytes + world.site.mtu + 38 + world.site.meter_slack_bytes,
-            links=_links(world, way),
+            burst_bytes=load.burst(world.site),
+            links=links_of(world, way),
             bound_ns=load.data_ns or load.other_ns,
             state=ChannelState.PLANNED,
         )
         if backup is not None:
-            found.backups[name] = _links(world, backup)
+            found.backups[name] = links_of(world, backup)
 
 
 def _ways(
@@ -193,7 +185,3 @@ def _sockets(row: ConnectionRow, part: str) -> tuple[tuple[str, int], tuple[str,
     else:
         here = (row.client_address, row.client_port), (row.manager_address, row.manager_port)
     return here if part.endswith("up") else here[::-1]
-
-
-def _links(world: World, way: Way) -> tuple[str, ...]:
-    return tuple(world.links[ends].name for ends in itertools.pairwise(way))

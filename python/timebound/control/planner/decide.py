@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from timebound.control.planner.demand import Demand, Unclear, demand_of
+from timebound.control.planner.groups import grouped
 from timebound.control.planner.judge import Judged, judge
 from timebound.control.planner.routes import is_live, ways
 from timebound.control.planner.state import Route, State
@@ -51,7 +52,7 @@ def decide(world: World, state: State, requests: Sequence[str]) -> Decided:
             clear.append(found)
         else:
             refused[request] = found
-    base = settled(world, state.without(requests))
+    base = settled(world, grouped(world, state.without(requests)))
     decided = _together(world, base, clear)
     return Decided(decided.state, refused | decided.refused)
 
@@ -70,7 +71,7 @@ def understand(world: World, request: str) -> Demand | Refused:
 
 def settled(world: World, state: State) -> State:
     """The state with its prediction."""
-    return state if state.judged is not None else State(state.granted, state.routes, judge(world, state))
+    return state if state.judged is not None else state.with_judged(judge(world, state))
 
 
 def _together(world: World, state: State, demands: list[Demand]) -> Decided:
@@ -86,10 +87,10 @@ def _together(world: World, state: State, demands: list[Demand]) -> Decided:
                 break
             routes[demand.connection] = route
     else:
-        trial = state.with_demands(demands, routes)
+        trial = grouped(world, state.with_demands(demands, routes))
         judged = judge(world, trial, state.judged)
         if judged.holds:
-            return Decided(State(trial.granted, trial.routes, judged))
+            return Decided(trial.with_judged(judged))
     half = len(demands) // 2
     first = _together(world, state, demands[:half])
     second = _together(world, first.state, demands[half:])
@@ -99,10 +100,9 @@ def _together(world: World, state: State, demands: list[Demand]) -> Decided:
 def _one(world: World, state: State, demand: Demand) -> Decided:
     best: Refused | None = None
     for route in candidates(world, state, demand.connection):
-        trial = state.with_demands([demand], {demand.connection: route})
-        judged = judge(world, trial, state.judged)
+        trial, judged = _best_tree(world, state, state.with_demands([demand], {demand.connection: route}))
         if judged.holds:
-            return Decided(State(trial.granted, trial.routes, judged))
+            return Decided(trial.with_judged(judged))
         if best is None or best.judged is None or _gravity(judged) < _gravity(best.judged):
             reason = refusal_words(demand, judged, state)
             best = Refused(demand.request, Outcome.REFUSED, reason, demand, route, judged)
@@ -111,6 +111,19 @@ def _one(world: World, state: State, demand: Demand) -> Decided:
         where = f"from {ends.client} to {ends.manager}" if isinstance(ends, Ends) else ""
         best = Refused(demand.request, Outcome.UNAVAILABLE, f"there is no way {where} through the network now", demand)
     return Decided(state, {demand.request: best})
+
+
+def _best_tree(world: World, state: State, trial: State) -> tuple[State, Judged]:
+    """With the trees of least delay; where that does not hold, with trees that go round what is reserved."""
+    first = grouped(world, trial)
+    judged = judge(world, first, state.judged)
+    if judged.holds or not first.groups:
+        return first, judged
+    other = grouped(world, trial, reservations(state))
+    if other.groups == first.groups:
+        return first, judged
+    judged_other = judge(world, other, state.judged)
+    return (other, judged_other) if _gravity(judged_other) < _gravity(judged) else (first, judged)
 
 
 def _gravity(judged: Judged) -> tuple[int, int, int]:

@@ -53,6 +53,8 @@ def demand_of(row: RequestRow, site: Site, rate_bps: int | None) -> Demand | Unc
         return Unclear(
             f"class {priority} is {why}: ask for rt-priority {LEAST_URGENT} to {MOST_URGENT}, or leave it out"
         )
+    if not site.priorities:
+        priority = None
     if asked.deadline_ns is not None and not 0 < asked.deadline_ns <= LONGEST_NS:
         return Unclear(f"a deadline of {format_time(asked.deadline_ns)} is not possible")
     qos = 1 if asked.qos is None else asked.qos

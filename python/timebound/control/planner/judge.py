@@ -46,6 +46,8 @@ class Judged:
     layout: Layout
     bounds: dict[str, Bound]
     """By flow."""
+    groups: Mapping[str, int | None] = field(default_factory=dict)
+    """By flow that multicasts: from the nominal release to the slowest member's broker; `None`: no bound, which its receivers' bounds say."""
     full: tuple[str, ...] = ()
     """Why the network cannot carry it, beside deadlines: queues that could overflow, ports of which too much would be reserved."""
     prediction: Prediction | None = None
@@ -82,10 +84,14 @@ def judge(world: World, state: State, before: Judged | None = None) -> Judged:
     for name, pair in layout.pairs.items():
         whole = end_to_end(prediction, flows[name], flows[name].receivers[0])
         bounds[name] = Bound(pair, whole.bound_ns, whole.reason, "" if whole.bound_ns is None else _longest(whole))
+    groups: dict[str, int | None] = {}
+    for name in layout.groups:
+        spans = [end_to_end(prediction, flows[name], member).bound_ns for member in flows[name].receivers]
+        groups[name] = None if None in spans else max(span for span in spans if span is not None)
     settled = prediction.streams
     jitters = {stream.name: settled[stream.name].jitter_ns for stream in declared if stream.follows is not None}
     full = _full(world, prediction)
-    return Judged(layout, bounds, full, prediction, declared, jitters)
+    return Judged(layout, bounds, groups, full, prediction, declared, jitters)
 
 
 def _below(streams: tuple[Stream, ...], before: Judged | None) -> Mapping[str, int] | None:
@@ -99,7 +105,11 @@ def _below(streams: tuple[Stream, ...], before: Judged | None) -> Mapping[str, i
 
 def _longest(whole: EndToEnd) -> str:
     part = max(whole.parts, key=lambda part: part.bound_ns or 0)
-    names = {"publish": "from the publisher to the broker", "deliver": "from the broker to the subscriber"}
+    names = {
+        "publish": "from the publisher to the broker",
+        "deliver": "from the broker to the subscriber",
+        "multicast": "between the networks",
+    }
     where = (
         f"in the broker on {part.stage.name}"
         if part.stage.kind in ("broker", "handshake")

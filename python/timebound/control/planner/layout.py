@@ -1,7 +1,8 @@
 """Granted requests on the live network as a scenario: what `timebound predict` takes, and what is exported.
 
 A publisher's request is a flow from its client to the broker (over the manager, where that is another host); a subscriber's request is, for each
-granted publisher whose topic it matches, a flow that comes `after` it, from the broker to the subscriber's client. Flows on one TCP connection name it
+granted publisher whose topic it matches, a flow that comes `after` it, from the broker to the subscriber's client. Where that is in another edge network, a
+flow between them multicasts the messages from manager to managers. Flows on one TCP connection name it
 (`connection`). Whoever asked nothing is not in it: the bounds assume best effort at every port anyway.
 """
 
@@ -11,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from timebound.control.planner.demand import Demand
+from timebound.control.planner.groups import class_of, group_id, member_of, pair_of, sends, way_of
 from timebound.control.planner.routes import Way
-from timebound.control.planner.site import LEAST_URGENT, Site
-from timebound.control.planner.state import State
+from timebound.control.planner.state import Group, State
 from timebound.control.planner.topics import bare, matches
 from timebound.control.planner.world import Ends, Missing, World, fresh
 from timebound.control.srt.rows import Side
@@ -66,19 +67,14 @@ class Layout:
     scenario: Scenario
     pairs: dict[str, Pair] = field(default_factory=dict)
     """By flow."""
+    groups: dict[str, Group] = field(default_factory=dict)
+    """Of flows that multicast a publisher's messages."""
+    between: dict[str, Group] = field(default_factory=dict)
+    """Of flows to subscribers in other networks."""
 
 
-def class_of(demand: Demand, site: Site, publishers: list[Demand]) -> int:
-    """The class that a request has by itself; a subscriber without wishes has that of its publishers."""
-    if demand.priority is not None:
-        return demand.priority
-    if demand.deadline_ns is not None:
-        return site.class_of(demand.deadline_ns)
-    return max((class_of(publisher, site, []) for publisher in publishers), default=LEAST_URGENT)
-
-
-def matching(world: World, state: State) -> Iterator[tuple[Demand, list[Demand]]]:
-    """Every granted subscriber with the granted publishers that it gets messages of."""
+def matching(world: World, state: State) -> Iterator[tuple[Demand, dict[Demand, Group | None]]]:
+    """Every granted subscriber with the granted publishers that it gets messages of, and the group that brings them from another network."""
     publishers: list[tuple[Demand, Ends]] = []
     named: dict[str, list[tuple[Demand, Ends]]] = {}
     for demand in state.of_side(Side.PUBLISH):
@@ -94,14 +90,23 @@ def matching(world: World, state: State) -> Iterator[tuple[Demand, list[Demand]]
         # Most filters are topics: those need no search.
         wild = "#" in wanted or "+" in wanted
         looked_at = publishers if wild else named.get(wanted, [])
-        yield (
-            subscriber,
-            [
-                demand
-                for demand, place in looked_at
-                if place.system == ends.system and (not wild or matches(wanted, demand.topic))
-            ],
-        )
+        member = member_of(world, ends.system)
+        found: dict[Demand, Group | None] = {}
+        for demand, place in looked_at:
+            if wild and not matches(wanted, demand.topic):
+                continue
+            group = None if place.system == ends.system else _group_to(world, state, demand, place, member)
+            if place.system == ends.system or group is not None:
+                found[demand] = group
+        yield subscriber, found
+
+
+def _group_to(world: World, state: State, publisher: Demand, ends: Ends, member: str | None) -> Group | None:
+    """The group that brings a publisher's messages to a manager."""
+    if member is None or not sends(world, publisher, ends):
+        return None
+    group = state.groups.get(group_id(world.tables.connections[publisher.connection].manager, publisher.topic))
+    return group if group is not None and member in group.managers else None
 
 
 def lay_out(world: World, state: State) -> Layout:
@@ -111,6 +116,8 @@ def lay_out(world: World, state: State) -> Layout:
         names[request] = fresh(request, set(names.values()), LONGEST_NAME)
     flows: list[Flow] = []
     pairs: dict[str, Pair] = {}
+    groups: dict[str, Group] = {}
+    between: dict[str, Group] = {}
     for publisher in state.of_side(Side.PUBLISH):
         ends = world.ends(publisher.connection)
         if isinstance(ends, Missing):
@@ -121,13 +128,23 @@ def lay_out(world: World, state: State) -> Layout:
     for subscriber, publishers in matching(world, state):
         ends = world.ends(subscriber.connection)
         assert isinstance(ends, Ends)
-        priority = class_of(subscriber, world.site, publishers)
-        for publisher in publishers:
+        priority = class_of(subscriber, world.site, list(publishers))
+        for publisher, group in publishers.items():
+            before = names[publisher.request]
+            if group is not None:
+                before = f"{before}/multicast"
+                if before not in groups:
+                    groups[before] = group
+                    flows.append(_multicast(world, state, publisher, group, before, names[publisher.request]))
             name = f"{names[publisher.request]}/{names[subscriber.request]}"
+            if group is not None:
+                between[name] = group
             pair = Pair(name, publisher, subscriber, ends)
-            flows.append(_delivery(world, state, pair, names[publisher.request], priority))
+            flows.append(_delivery(world, state, pair, before, priority, group))
             pairs[name] = pair
-    nodes, links = _network(world, {end for pair in pairs.values() for end in _hosts(world, pair)})
+    used = {end for pair in pairs.values() for end in _hosts(world, pair)}
+    used |= {host for group in groups.values() for _, host in group.members}
+    nodes, links = _network(world, used)
     run = Run(
         duration_ns=10_000_000_000,
         warm_up_ns=1_000_000_000,
@@ -142,12 +159,12 @@ def lay_out(world: World, state: State) -> Layout:
         nodes=nodes,
         links=links,
         flows=tuple(flows),
-        stack=MqttStack(brokers=_brokers(world, state)),
+        stack=MqttStack(brokers=_brokers(world, state, used)),
         background=(),
         events=(),
         run=run,
     )
-    return Layout(scenario, pairs)
+    return Layout(scenario, pairs, groups, between)
 
 
 def _hosts(world: World, pair: Pair) -> set[str]:
@@ -177,12 +194,42 @@ def _publication(world: World, state: State, publisher: Demand, ends: Ends, name
     )
 
 
-def _delivery(world: World, state: State, pair: Pair, after: str, priority: int) -> Flow:
+def _multicast(world: World, state: State, publisher: Demand, group: Group, name: str, after: str) -> Flow:
+    """A publisher's messages on their way to other networks: along the tree, and answers on the way between both managers."""
+    first = world.ends(publisher.connection)
+    assert isinstance(first, Ends)
+    named = world.names
+    routes: list[Way] = [way_of(world, group.tree, host) for _, host in group.members]
+    for member, host in group.members:
+        way = state.peers.get(pair_of(group.origin, member))
+        if way is not None:
+            back = way if way[0] == host else way[::-1]
+            routes.append(back)
+    return Flow(
+        name=name,
+        group=name,
+        source=named[first.client],
+        receivers=tuple(named[host] for _, host in group.members),
+        topic=publisher.topic,
+        size_bytes=publisher.size_bytes,
+        period_ns=publisher.period_ns,
+        jitter_ns=publisher.jitter_ns,
+        priority=group.priority,
+        qos=publisher.qos,
+        services=(Service(broker=named[group.tree.source], receivers=tuple(named[host] for _, host in group.members)),),
+        routes=tuple(tuple(named[node] for node in way) for way in routes),
+        after=after,
+        multicast=True,
+    )
+
+
+def _delivery(world: World, state: State, pair: Pair, after: str, priority: int, group: Group | None) -> Flow:
     publisher, ends, named = pair.publisher, pair.ends, world.names
     assert pair.subscriber is not None
     first = world.ends(publisher.connection)
     assert isinstance(first, Ends)
-    server, last = named[first.server], named[ends.manager]
+    # What comes from another network is at the broker's own host, where its manager is.
+    server, last = named[first.server if group is None else ends.system[0]], named[ends.manager]
     via = () if server == last else (server,)
     ways = [way[::-1] for way in _stated(state.routes[pair.connection].ways(), ends)]
     return Flow(
@@ -209,12 +256,12 @@ def _stated(ways: tuple[Way, ...], ends: Ends) -> list[Way]:
     return [way for way in (ways[:1] if ends.is_loop else ways) if len(way) > 1]
 
 
-def _brokers(world: World, state: State) -> tuple[Broker, ...]:
-    """The brokers and managers that granted connections use, each once."""
+def _brokers(world: World, state: State, used: set[str]) -> tuple[Broker, ...]:
+    """The brokers and managers that granted connections use, each once; of networks of which no message goes anywhere none."""
     found: dict[str, Broker] = {}
     for connection in sorted(state.routes):
         ends = world.ends(connection)
-        if isinstance(ends, Missing):
+        if isinstance(ends, Missing) or (used and ends.server not in used):
             continue
         row = world.tables.connections[connection]
         server = world.site.server(row.manager)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from timebound.control.planner.decide import Refused, settled
 from timebound.control.planner.demand import Demand
+from timebound.control.planner.groups import grouped
 from timebound.control.planner.judge import Bound, Judged, judge
-from timebound.control.planner.site import LEAST_URGENT, Site
+from timebound.control.planner.site import Site
 from timebound.control.planner.state import State
 from timebound.control.planner.world import World
 from timebound.control.srt.rows import Offer, Side
@@ -44,7 +45,7 @@ class _Search:
         """What the network would be like with this in the place of what was refused."""
         assert self.refused.route is not None
         self.trials -= 1
-        trial = self.base.with_demands([demand], {demand.connection: self.refused.route})
+        trial = grouped(self.world, self.base.with_demands([demand], {demand.connection: self.refused.route}))
         return judge(self.world, trial, self.base.judged)
 
     def deadline(self, demand: Demand, judged: Judged) -> int | None:
@@ -120,7 +121,7 @@ def _requests(bound: Bound) -> set[str]:
 def _class(demand: Demand, site: Site) -> int:
     if demand.priority is not None:
         return demand.priority
-    return LEAST_URGENT if demand.deadline_ns is None else site.class_of(demand.deadline_ns)
+    return site.lowest if demand.deadline_ns is None else site.class_of(demand.deadline_ns)
 
 
 def _whole(nanoseconds: int) -> int:

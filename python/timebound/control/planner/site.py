@@ -11,6 +11,8 @@ from timebound.scenario.model_broker import BrokerService
 
 MOST_URGENT, LEAST_URGENT = 6, 1
 """Classes that are given away. 7 is the network's own (probes, control), 0 is best effort."""
+ONE_CLASS = 4
+"""That of everything that is reserved where nothing goes before anything (`Site.priorities`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,8 @@ class Site:
     other, and would drop them; but a client that breaks its word can use it, too, and bounds do not know of it."""
     class_limits_ns: tuple[int, ...] = (2_000_000, 5_000_000, 10_000_000, 20_000_000, 50_000_000)
     """Deadline-monotonic classes: a deadline of at most the first has class 6, of at most the second 5, and so on; longer ones have class 1."""
+    priorities: bool = True
+    """`False`: everything that is reserved has one class, and is served first in, first out (DM-MQTT, against which MRT-MQTT compares itself)."""
     candidates: int = 4
     """Ways that are tried for a connection."""
     trials: int = 24
@@ -69,8 +73,15 @@ class Site:
         """The server behind (and with) a manager."""
         return self.servers.get(manager, self.default_server)
 
+    @property
+    def lowest(self) -> int:
+        """The class of who has no wish and no deadline."""
+        return LEAST_URGENT if self.priorities else ONE_CLASS
+
     def class_of(self, deadline_ns: int) -> int:
         """The class of a deadline: shorter ones never have a lower class (deadline-monotonic, Leung and Whitehead 1982)."""
+        if not self.priorities:
+            return ONE_CLASS
         for index, limit in enumerate(self.class_limits_ns):
             if deadline_ns <= limit:
                 return MOST_URGENT - index
@@ -78,6 +89,8 @@ class Site:
 
     def longest_in_class(self, priority: int) -> int | None:
         """The longest deadline that has this class; `None`: there is none."""
+        if not self.priorities:
+            return None
         index = MOST_URGENT - priority
         return self.class_limits_ns[index] if index < len(self.class_limits_ns) else None
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from timebound.control.planner.decide import reservations, understand
 from timebound.control.planner.demand import Demand
+from timebound.control.planner.groups import class_of, grouped, restored, restored_peers
 from timebound.control.planner.judge import judge
-from timebound.control.planner.layout import class_of
 from timebound.control.planner.routes import Way, disjoint, is_live
 from timebound.control.planner.state import Route, State
 from timebound.control.planner.world import Ends, World
@@ -43,9 +43,9 @@ def keep_up(world: World, state: State) -> Upkeep:
             displaced += [demand.request for demand in left.on(connection)]
         else:
             routes[connection] = live
-    left = State(left.granted, routes, left.judged).without(displaced)
+    left = grouped(world, replace(left, routes=routes).without(displaced))
     if routes != dict(state.routes):
-        left = State(left.granted, left.routes, None)
+        left = left.with_judged(None)
     left, pushed = _what_holds(world, left)
     return Upkeep(left, tuple(sorted(released)), tuple(urgency(world, {**state.granted}, [*displaced, *pushed])))
 
@@ -91,7 +91,7 @@ def _what_holds(world: World, state: State) -> tuple[State, list[str]]:
     pushed: list[str] = []
     while True:
         judged = state.judged or judge(world, state)
-        state = State(state.granted, state.routes, judged)
+        state = state.with_judged(judged)
         if judged.holds or not state.granted:
             return state, pushed
         broken = [bound.pair for bound in judged.breaches()]
@@ -100,7 +100,7 @@ def _what_holds(world: World, state: State) -> tuple[State, list[str]]:
         }
         order = urgency(world, dict(state.granted), concerned or state.granted.keys())
         pushed.append(order[-1])
-        state = state.without([order[-1]])
+        state = grouped(world, state.without([order[-1]]))
 
 
 def urgency(world: World, demands: dict[str, Demand], requests: object) -> list[str]:
@@ -130,11 +130,11 @@ def with_backup(world: World, state: State, connection: str) -> State:
     leg = None if route.leg is None else disjoint(world, route.leg, reserved)
     if leg is not None and _holds(world, state, connection, replace(bare, leg=leg)):
         found = replace(found, leg_backup=leg)
-    return state if found == route else State(state.granted, {**state.routes, connection: found}, state.judged)
+    return state if found == route else replace(state, routes={**state.routes, connection: found})
 
 
 def _holds(world: World, state: State, connection: str, route: Route) -> bool:
-    return judge(world, State(state.granted, {**state.routes, connection: route})).holds
+    return judge(world, replace(state, routes={**state.routes, connection: route})).holds
 
 
 def restore(world: World) -> State:
@@ -153,7 +153,8 @@ def restore(world: World) -> State:
         if route is not None:
             granted[request] = demand
             routes[demand.connection] = route
-    return State(granted, routes)
+    found = State(granted, routes, restored(world), restored_peers(world))
+    return grouped(world, found)
 
 
 def _route_of(world: World, connection: str) -> Route | None:

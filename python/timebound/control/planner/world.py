@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from timebound.control.planner.site import Site, broker_of
@@ -19,7 +21,7 @@ class Ends:
     manager: str
     broker: str | None
     system: tuple[str, int]
-    """The broker, by address and port: who shares its topics."""
+    """The broker, by host (or address, where that was not seen) and port: who shares its topics."""
 
     @property
     def server(self) -> str:
@@ -108,7 +110,7 @@ class World:
             if host is None:
                 return Missing(f"the {what}, {address}, has not been seen in the network")
             places.append(host)
-        system = broker_of(row, (manager.broker_address, manager.broker_port))
+        system = self._system(*broker_of(row, (manager.broker_address, manager.broker_port)), places[1])
         broker = places[2] if len(places) > 2 and places[2] != places[1] else None
         return Ends(places[0], places[1], broker, system)
 
@@ -116,6 +118,62 @@ class World:
     def _addresses(row: ConnectionRow) -> list[tuple[str, str]]:
         found = [("client", row.client_address), ("manager", row.manager_address)]
         return found if row.broker_leg is None else [*found, ("broker", row.broker_leg[2])]
+
+    @cached_property
+    def peers(self) -> dict[str, str]:
+        """Managers that multicast to those of other networks and are in this one -> their hosts."""
+        found = {}
+        for name, row in sorted(self.tables.managers.items()):
+            host = self.hosts.get(row.peer_address or "")
+            if row.network and row.peer_port is not None and row.peer_port == self.peer_port and host is not None:
+                found[name] = host
+        return found
+
+    @cached_property
+    def peer_port(self) -> int | None:
+        """The one that most managers have: a datagram goes to all of them."""
+        ports = Counter(
+            row.peer_port for row in self.tables.managers.values() if row.network and row.peer_port is not None
+        )
+        return min(ports, key=lambda port: (-ports[port], port), default=None)
+
+    @cached_property
+    def systems(self) -> dict[str, tuple[str, int]]:
+        """Managers in the network that take part in multicast -> their brokers, as `Ends.system`."""
+        found = {}
+        for name, host in self.peers.items():
+            row = self.tables.managers[name]
+            found[name] = self._system(row.broker_address, row.broker_port, host)
+        return found
+
+    def _system(self, address: str, port: int, host: str) -> tuple[str, int]:
+        """A broker, by host and port. Every host has one of its own behind a loopback address."""
+        try:
+            is_local = ipaddress.ip_address(address).is_loopback
+        except ValueError:
+            is_local = address == "localhost"
+        return (host if is_local else self.hosts.get(address, address)), port
+
+    def apart(self, manager: str, other: str) -> bool:
+        """Are these managers of two edge networks, both of which take part?"""
+        rows = self.tables.managers
+        return manager in self.peers and other in self.peers and rows[manager].network != rows[other].network
+
+    def trouble(self, manager: str) -> str:
+        """Why messages between a manager of an edge network and others are not guaranteed; nothing if they are."""
+        row = self.tables.managers.get(manager)
+        if row is None or not row.network or manager in self.peers:
+            return ""
+        if row.peer_address is None or row.peer_port is None:
+            return f"manager {manager!r} takes no part in multicast: it has no peer address and port"
+        if row.peer_port != self.peer_port:
+            return f"manager {manager!r} has peer port {row.peer_port}, and the others {self.peer_port}: all of a site need the same"
+        return f"the peer address of manager {manager!r}, {row.peer_address}, has not been seen in the network"
+
+    @cached_property
+    def two_way(self) -> Topology:
+        """The network without links that TCP could not use now."""
+        return replace(self.topology, links={link.name: link for _, link in sorted(self.links.items())})
 
     def access_rate(self, connection: str) -> int | None:
         """Rate of the client's link, bit/s."""

@@ -82,7 +82,7 @@ const places = (topology) => {
 
 const draw = (state) => {
   const { at, width, height } = places(state.topology), svg = by("topology");
-  const channel = state.channels.find((c) => c.id === picked), way = new Set(channel ? channel.links : []);
+  const channel = [...state.channels, ...state.groups].find((c) => c.id === picked), way = new Set(channel ? channel.links : []);
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.replaceChildren();
   const pairs = new Map();
@@ -124,6 +124,7 @@ const show = (state) => {
   const count = (name) => state.requests.filter((r) => outcome(r) === name).length;
   const figures = [["granted", count("granted")], ["refused", count("refused")], ["unavailable", count("unavailable")], ["open", count("open")],
     ["channels proven", `${state.channels.filter((c) => c.state === "proven").length} of ${state.channels.length}`],
+    ["groups proven", `${state.groups.filter((g) => g.state === "proven").length} of ${state.groups.length}`],
     ["switches", `${state.topology.switches.filter((s) => s.connected).length} of ${state.topology.switches.length}`],
     ["most reserved", `${(100 * Math.max(0, ...state.topology.links.map((l) => l.reserved))).toFixed(1)} %`]];
   by("figures").replaceChildren(...figures.map(([name, value]) => { const item = make("li", {}, name); item.prepend(make("b", {}, value)); return item; }));
@@ -134,6 +135,8 @@ const show = (state) => {
     r.verdict ? r.verdict.reason + offered(r.verdict) : ""], classes: [null, null, null, null, outcome(r), null, null, "words"] })));
   fill("channels", state.channels.map((c) => ({ key: c.id, cells: [c.id, `${c.source_address}:${c.source_port}`, `${c.destination_address}:${c.destination_port}`, c.priority, rate(c.rate_bps), c.state + (c.reason ? `: ${c.reason}` : ""), time(c.bound_ns),
     c.links.join(", ") + (c.backup.length ? " (with a disjoint way)" : "")], classes: [null, null, null, null, null, c.state, null, "words"] })));
+  fill("groups", state.groups.map((g) => ({ key: g.id, cells: [g.id, g.topic, g.origin, g.members.join(", "), g.address, g.priority, rate(g.rate_bps), g.state + (g.reason ? `: ${g.reason}` : ""), time(g.bound_ns),
+    g.links.join(", ")], classes: [null, null, null, null, null, null, null, g.state, null, "words"] })));
   fill("links", state.topology.links.map((l) => ({ cells: [l.name, rate(l.rate_bps), `${(100 * l.reserved).toFixed(1)} %`, l.up ? "up" : "down"], classes: [null, null, null, l.up ? "up" : "down"] })));
   document.body.dataset.shown = "yes";
 };

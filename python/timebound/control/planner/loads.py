@@ -1,0 +1,49 @@
+"""What a channel or group carries, by the streams of a prediction: the rate and burst of its meter, its class, how long it takes."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from timebound.control.planner.routes import Way
+from timebound.control.planner.site import Site
+from timebound.control.planner.world import World
+from timebound.engine.predict import Prediction
+from timebound.stacks import Stream
+
+
+@dataclass(slots=True)
+class Load:
+    """What one channel, or one group, carries."""
+
+    rate_bps: int = 0
+    burst_bytes: int = 0
+    data_ns: int = 0
+    other_ns: int = 0
+    priority: int = 0
+
+    def add(self, prediction: Prediction, stream: Stream) -> None:
+        """One more stream; one that promises nothing has no rate."""
+        if stream.period_ns is None:
+            return
+        outcomes = [prediction.outcomes[stream.name, destination] for destination in stream.destinations]
+        spans = [(found.nominal_ns, found.best_ns) for found in outcomes]
+        jitter = max(stream.jitter_ns if nominal is None else nominal - (best or 0) for nominal, best in spans)
+        size = sum(stream.frames_bytes)
+        self.rate_bps += -(-size * 8_000_000_000 // stream.period_ns)
+        # Within no time at all: what the jitter lets come together, at the end of the way and so at every switch before it.
+        self.burst_bytes += size * (1 + -(-max(0, jitter) // stream.period_ns))
+        self.priority = max(self.priority, stream.priority)
+        if stream.role == "data":
+            self.data_ns = max(self.data_ns, *(found.nominal_ns or 0 for found in outcomes))
+        else:
+            self.other_ns = max(self.other_ns, *(found.actual_ns or 0 for found in outcomes))
+
+    def burst(self, site: Site) -> int:
+        """Of a meter, bytes. One full frame more: what is sent again is no reason to lose the next one."""
+        return self.burst_bytes + site.mtu + 38 + site.meter_slack_bytes
+
+
+def links_of(world: World, way: Way) -> tuple[str, ...]:
+    """Names of the links of a way."""
+    return tuple(world.links[ends].name for ends in itertools.pairwise(way))
