@@ -8,9 +8,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli import reproduce_bounds, reproduce_scalability, reproduce_velox
+from timebound.cli import reproduce_bounds, reproduce_multicast, reproduce_scalability, reproduce_velox
 from timebound.cli.common import AsJson, Output, Quiet, print_json
 from timebound.cli.reproduce_bounds import BoundsOptions
+from timebound.cli.reproduce_multicast import MulticastOptions, SharedOptions
 from timebound.cli.reproduce_scalability import ScalabilityOptions
 from timebound.cli.reproduce_velox import VeloxOptions
 from timebound.engine.folder import FolderError
@@ -19,7 +20,10 @@ EXPERIMENTS = {
     "mqtt-scalability": "up to 350 MQTT clients on one broker: CPU, traffic and packets by QoS (vNET, sections II and III)",
     "velox-model": "the mean delay of DDS by the model of Velox, as printed and corrected, beside a safe bound (section 2.1)",
     "mrt-mqtt-bounds": "the analyses of MRT-MQTT as printed, beside safe bounds and simulation (Figs. 16 to 18)",
+    "mrt-mqtt": "MQTT, RT-MQTT, DM-MQTT and MRT-MQTT between three edge networks, run (section VII)",
 }
+SHARED = {"--full", "--rootless", "--seed", "--evaluations"}
+"""Options of other experiments that `mrt-mqtt` has as well."""
 
 
 def register(app: App) -> None:
@@ -34,6 +38,7 @@ def reproduce(
     scalability: Annotated[ScalabilityOptions | None, Parameter(name="*")] = None,
     velox: Annotated[VeloxOptions | None, Parameter(name="*")] = None,
     bounds: Annotated[BoundsOptions | None, Parameter(name="*")] = None,
+    multicast: Annotated[MulticastOptions | None, Parameter(name="*")] = None,
     output: Output = None,
     json: AsJson = False,
     quiet: Quiet = False,
@@ -43,7 +48,8 @@ def reproduce(
     Finished parts are kept in the output folder: started again with the same folder, an experiment goes on where it was.
     """
     scalability, velox, bounds = scalability or ScalabilityOptions(), velox or VeloxOptions(), bounds or BoundsOptions()
-    stated_of = (scalability.stated(), velox.stated(), bounds.stated())
+    multicast = multicast or MulticastOptions()
+    stated_of = (scalability.stated(), velox.stated(), bounds.stated(), multicast.stated())
     given = dict(zip(EXPERIMENTS, stated_of, strict=True))
     if experiment is None:
         for owner, stated in given.items():
@@ -62,12 +68,16 @@ def reproduce(
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder = Path(output) if output else Path("runs") / f"{experiment}-{stamp}"
     for owner, stated in given.items():
-        if experiment != owner and stated:
-            raise _refused(f"{experiment} has no {stated[0]}", f"it is a parameter of {owner}")
+        foreign = [name for name in stated if experiment != "mrt-mqtt" or name not in SHARED]
+        if experiment != owner and foreign:
+            raise _refused(f"{experiment} has no {foreign[0]}", f"it is a parameter of {owner}")
     if experiment == "velox-model":
         return reproduce_velox.run(velox, folder, json=json)
     if experiment == "mrt-mqtt-bounds":
         return reproduce_bounds.run(bounds, folder, json=json, quiet=quiet)
+    if experiment == "mrt-mqtt":
+        shared = SharedOptions(scalability.full, bounds.seed, bounds.evaluations, scalability.rootless)
+        return reproduce_multicast.run(multicast, shared, folder, json=json, quiet=quiet)
     return reproduce_scalability.run(scalability, folder, json=json, quiet=quiet)
 
 

@@ -24,9 +24,14 @@ class BoundsOptions:
         Parameter(help="mrt-mqtt-bounds: one reading of the paper's traffic. Default: both."),
     ] = None
     evaluations: Annotated[
-        int | None, Parameter(help=f"mrt-mqtt-bounds: evaluations of the search per load ({EVALUATIONS}); 0: none.")
+        int | None,
+        Parameter(
+            help=f"mrt-mqtt-bounds: evaluations of the search per load ({EVALUATIONS}); 0: none. mrt-mqtt: per cell (100)."
+        ),
     ] = None
-    seed: Annotated[int | None, Parameter(help="mrt-mqtt-bounds: draws the periods, and the search (1).")] = None
+    seed: Annotated[int | None, Parameter(help="mrt-mqtt-bounds, mrt-mqtt: draws the periods, and the search (1).")] = (
+        None
+    )
 
     def stated(self) -> list[str]:
         """The options that were given, as written on the command line."""

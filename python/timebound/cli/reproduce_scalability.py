@@ -19,7 +19,10 @@ class ScalabilityOptions:
     """What of `mqtt-scalability` to run."""
 
     full: Annotated[
-        bool, Parameter(negative=(), help="mqtt-scalability: as long as in the paper (hours) instead of minutes.")
+        bool,
+        Parameter(
+            negative=(), help="mqtt-scalability, mrt-mqtt: as long as in the paper (hours, days) instead of minutes."
+        ),
     ] = False
     clients: Annotated[
         int | None, Parameter(help=f"mqtt-scalability: how many clients join, 2 to {CLIENTS} ({CLIENTS}).")
@@ -33,7 +36,10 @@ class ScalabilityOptions:
     ] = ()
     rootless: Annotated[
         bool,
-        Parameter(negative=(), help="mqtt-scalability: even as root, emulate with the rights of a user without root."),
+        Parameter(
+            negative=(),
+            help="mqtt-scalability, mrt-mqtt: even as root, emulate with the rights of a user without root.",
+        ),
     ] = False
 
     def stated(self) -> list[str]:

@@ -244,7 +244,8 @@ def _unbounded(stream: Stream) -> Stream:
             "kind": "burst",
             "gap_ns": stream.period_ns + pattern.get("mean_extra_ns", 0),
             "frames": len(stream.frames_bytes),
-            "frame_bytes": frame,
+            # A burst has frames of one size: as many, and as many bytes, as a release has.
+            "frame_bytes": -(-sum(stream.frames_bytes) // len(stream.frames_bytes)),
         }
     return replace(stream, period_ns=None, jitter_ns=0, frames_bytes=(frame,), release=pattern, follows=None)
 

@@ -1,0 +1,1 @@
+"""`timebound reproduce mrt-mqtt`: the experiment of the MRT-MQTT paper, section VII: four stacks, three loads, three paths."""

@@ -1,0 +1,195 @@
+"""Runs the cells iteration by iteration; what is finished is kept, and an interrupted experiment goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timebound import __version__
+from timebound.engine import folder as folders
+from timebound.engine import runs
+from timebound.engine.emulate import EXIT_DISTURBED, EXIT_INTERRUPTED, EXIT_OK
+from timebound.engine.folder import FolderError
+from timebound.engine.progress import Progress
+from timebound.reproduce.multicast import measure, statements, tables
+from timebound.reproduce.multicast.cells import LOADS, NAME, PROTOCOLS, Cell, scenario_of
+from timebound.scenario.problems import ScenarioError
+
+SCHEMA = 1
+ATTEMPTS = 2
+"""An iteration that the machine disturbed is run once more, and then marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A finished experiment."""
+
+    folder: Path
+    result: dict[str, Any]
+    exit_code: int
+
+
+def run(cells: Sequence[Cell], folder: Path, progress: Progress, *, rootless: bool = False) -> Done:
+    """Runs what is not there yet, checks the statements and writes `reproduce.json`, `paths.parquet` and `report.html`.
+
+    Raises:
+        FolderError: the folder holds something else; a cell could not be run.
+        KeyboardInterrupt: finished iterations are kept.
+    """
+    _prepare(folder)
+    begun = time.monotonic()
+    found: list[dict[str, Any]] = []
+    for number, cell in enumerate(cells, 1):
+        progress.step(cell.name, f"cell {number} of {len(cells)}: {PROTOCOLS[cell.protocol]}, {cell.load} load")
+        place = folder / "cells" / cell.name
+        iterations = [_iteration(cell, index, place, progress, rootless=rootless) for index in range(cell.iterations)]
+        found.append(_cell(cell, iterations))
+        folders.write_json(place / "cell.json", found[-1])
+        # After every cell: whoever stops the experiment has what there is so far.
+        result = _result(cells, found, time.monotonic() - begun)
+        folders.write_json(folder / "reproduce.json", result)
+    from timebound.reproduce.multicast.page import write
+
+    progress.step("report", "drawing the figures")
+    tables.write(folder, result)
+    write(folder, result)
+    disturbed = any(cell["verdict"] == "disturbed" for cell in found)
+    return Done(folder, result, EXIT_DISTURBED if disturbed else EXIT_OK)
+
+
+def _prepare(folder: Path) -> None:
+    mark = folder / "reproduce.json"
+    if folder.exists() and any(folder.iterdir()) and not _is_ours(mark):
+        raise FolderError(f"{folder} holds other files", "name an empty or new folder with --output")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not mark.exists():
+        folders.write_json(mark, {"schema": SCHEMA, "experiment": NAME, "cells": [], "statements": []})
+
+
+def _is_ours(mark: Path) -> bool:
+    try:
+        known = json.loads(mark.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(known, dict) and known.get("experiment") == NAME
+
+
+def _iteration(cell: Cell, index: int, place: Path, progress: Progress, *, rootless: bool) -> dict[str, Any]:
+    file = place / "iterations" / f"{index:04d}.json"
+    conditions = {**cell.conditions(), "schema": SCHEMA, "iteration": index}
+    # How many are wanted changes none of them.
+    del conditions["iterations"]
+    known = _read(file, conditions)
+    if known is not None:
+        return known
+    began = time.monotonic()
+    scenario = scenario_of(cell, index, emulated=False)
+    summary = runs.figures_only(scenario, {"predict", "simulate"}, progress)
+    entry: dict[str, Any] = {
+        "conditions": conditions,
+        "computed": measure.computed(summary),
+        "busiest": measure.busiest(summary),
+        "emulated": None,
+        "certificate": None,
+        "not_emulated": None,
+        "attempts": 0,
+    }
+    if cell.emulate:
+        entry |= _emulated(cell, index, place, progress, rootless=rootless)
+    else:
+        entry["not_emulated"] = "not asked for"
+    entry["took_s"] = round(time.monotonic() - began, 1)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    folders.write_json(file, entry)
+    return entry
+
+
+def _read(file: Path, conditions: dict[str, Any]) -> dict[str, Any] | None:
+    """A finished iteration of the same conditions."""
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return known if isinstance(known, dict) and known.get("conditions") == conditions else None
+
+
+def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootless: bool) -> dict[str, Any]:
+    scenario = scenario_of(cell, index, emulated=True)
+    best: dict[str, Any] | None = None
+    for attempt in range(1, ATTEMPTS + 1):
+        folder = place / f"run-{index:04d}-{attempt}"
+        # A run that was interrupted has left its folder, and nothing that counts.
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            done = runs.run(
+                scenario, folder, {"predict", "emulate"}, progress, rootless=rootless, report=cell.iterations == 1
+            )
+        except ScenarioError as error:
+            # A stack that is not emulated here is simulated all the same, and the report says why.
+            return {"not_emulated": error.problems[0].message}
+        if done.exit_code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt
+        certificate = measure.certificate(done.summary)
+        if done.failure is not None or not (folder / "messages.parquet").exists():
+            best = best or {
+                "not_emulated": f"the run failed: {done.failure or 'it measured nothing'}",
+                "attempts": attempt,
+            }
+            continue
+        figures = {
+            "emulated": measure.emulated(folder, done.summary),
+            "certificate": certificate,
+            "violations": len(done.summary["violations"]),
+            "not_emulated": None,
+            "attempts": attempt,
+            "run": f"cells/{cell.name}/{folder.name}" if cell.iterations == 1 else None,
+        }
+        if best is None or best.get("emulated") is None or certificate["verdict"] == "good":
+            best = figures
+        if cell.iterations > 1:
+            shutil.rmtree(folder, ignore_errors=True)
+        if certificate["verdict"] == "good":
+            break
+    assert best is not None
+    return best
+
+
+def _cell(cell: Cell, iterations: list[dict[str, Any]]) -> dict[str, Any]:
+    certificates = [entry["certificate"] for entry in iterations if entry["certificate"] is not None]
+    disturbed = [each for each in certificates if each["verdict"] != "good"]
+    missing = [entry["not_emulated"] for entry in iterations if entry["emulated"] is None]
+    verdict = "simulated" if not certificates else "disturbed" if disturbed else "good"
+    return {
+        **cell.conditions(),
+        "name": cell.name,
+        "words": PROTOCOLS[cell.protocol],
+        "publishers_in_paper": LOADS[cell.load],
+        "verdict": verdict,
+        "disturbed_iterations": len(disturbed),
+        "reasons": list(dict.fromkeys(reason for each in disturbed for reason in each["reasons"])),
+        "not_emulated": missing[0] if missing else None,
+        "violations": sum(entry.get("violations", 0) for entry in iterations),
+        "attempts": max(entry["attempts"] for entry in iterations),
+        "busiest": iterations[0]["busiest"],
+        "paths": measure.combined(iterations),
+        "runs": [entry["run"] for entry in iterations if entry.get("run")],
+        "took_s": round(sum(entry["took_s"] for entry in iterations), 1),
+    }
+
+
+def _result(cells: Sequence[Cell], found: list[dict[str, Any]], elapsed_s: float) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "experiment": NAME,
+        "timebound": __version__,
+        "complete": len(found) == len(cells),
+        "took_s": round(elapsed_s, 1),
+        "published": statements.published(),
+        "cells": found,
+        "statements": statements.check_all(found),
+    }

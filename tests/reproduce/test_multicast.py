@@ -1,0 +1,199 @@
+"""`timebound reproduce mrt-mqtt`: the cells, their figures, the paper's statements, and going on after an interruption."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from timebound.cli.app import execute
+from timebound.engine import runs
+from timebound.engine.folder import FolderError
+from timebound.engine.progress import SILENT
+from timebound.reproduce.multicast import experiment, measure, statements
+from timebound.reproduce.multicast.cells import PATHS, PROTOCOLS, TOPICS, Cell, Protocol, scenario_of
+from timebound.scenario.model import MqttStack
+
+SECOND = 1_000_000_000
+
+
+def cell(protocol: Protocol = "mrt-mqtt", load: str = "low", **other: Any) -> Cell:
+    stated: dict[str, Any] = {
+        "publishers": 1,
+        "duration_ns": SECOND,
+        "iterations": 1,
+        "seed": 1,
+        "evaluations": 20,
+        "emulate": False,
+    }
+    return Cell(protocol=protocol, load=load, **(stated | other))
+
+
+@pytest.mark.parametrize("protocol", list(PROTOCOLS))
+def test_only_the_stack_differs_between_the_cells_of_a_load(protocol: Protocol) -> None:
+    found = scenario_of(cell(protocol, publishers=20), 0, emulated=False)
+    other = scenario_of(cell("mqtt-bridged", publishers=20), 0, emulated=False)
+    assert isinstance(found.stack, MqttStack) and found.stack.kind == protocol
+    assert len(found.flows) == 40 and {flow.receivers for flow in found.flows} == {("h5", "h10", "h15")}
+    timing = [(flow.name, flow.period_ns, flow.jitter_ns, flow.size_bytes, flow.qos) for flow in found.flows]
+    assert timing == [(flow.name, flow.period_ns, flow.jitter_ns, flow.size_bytes, flow.qos) for flow in other.flows]
+    assert found.links == other.links and found.background == other.background
+    switches = [node for node in found.nodes if node.kind == "switch"]
+    assert {(node.switching_min_ns, node.switching_max_ns) for node in switches} == {(10_000, 20_000)}
+
+
+def test_every_iteration_draws_its_own_periods() -> None:
+    periods = [[flow.period_ns for flow in scenario_of(cell(publishers=5), n, emulated=False).flows] for n in (0, 1)]
+    assert periods[0] != periods[1]
+
+
+def test_only_emulated_channels_need_switches_that_take_longer() -> None:
+    def switch(protocol: Protocol) -> tuple[str, int]:
+        node = scenario_of(cell(protocol), 0, emulated=True).node("s1")
+        return node.engine, node.switching_max_ns
+
+    assert switch("mqtt-bridged") == ("fabric", 20_000)
+    assert switch("mrt-mqtt") == ("ovs", 20_000_000)
+
+
+def test_a_cell_has_bounds_above_what_is_simulated_on_every_path() -> None:
+    summary = runs.figures_only(scenario_of(cell(), 0, emulated=False), {"predict", "simulate"})
+    found = measure.computed(summary)
+    assert list(found) == [f"{path} {topic}" for path in PATHS for topic in TOPICS.values()]
+    for entry in found.values():
+        simulated = entry["simulated"]
+        assert simulated["median_us"] <= simulated["worst_us"] <= entry["searched_us"] <= entry["bound_us"]
+    assert found["L_AA beta"]["bound_us"] < found["L_AB beta"]["bound_us"] < found["L_AC beta"]["bound_us"]
+
+
+def test_without_priorities_nothing_is_promised_beside_bulk_tcp() -> None:
+    summary = runs.figures_only(scenario_of(cell("mqtt-bridged"), 0, emulated=False), {"predict", "simulate"})
+    for entry in measure.computed(summary).values():
+        assert entry["bound_us"] is None and "no declared arrival" in entry["reason"]
+        assert entry["simulated"]["worst_us"] > 0
+
+
+def test_an_experiment_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [cell("mqtt-bridged", iterations=2, evaluations=0), cell("dm-mqtt", evaluations=0)]
+    computed = runs.figures_only
+    calls: list[str] = []
+
+    def interrupted(scenario: Any, *arguments: Any, **named: Any) -> dict[str, Any]:
+        calls.append(scenario.name)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return computed(scenario, *arguments, **named)
+
+    monkeypatch.setattr(runs, "figures_only", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(cells, tmp_path / "out", SILENT)
+    done = experiment.run(cells, tmp_path / "out", SILENT)
+    assert calls == ["mrt-mqtt-mqtt-bridged-low"] * 3 + ["mrt-mqtt-dm-mqtt-low"], "the first iteration was kept"
+    assert done.exit_code == 0 and done.result["complete"]
+    assert [entry["verdict"] for entry in done.result["cells"]] == ["simulated", "simulated"]
+    assert len(done.result["cells"][0]["paths"][0]["simulated"]["worst_of_iterations_us"]) == 2
+    # More of the same: what there is counts, other conditions do not.
+    experiment.run([cell("mqtt-bridged", iterations=2, evaluations=0)], tmp_path / "out", SILENT)
+    assert len(calls) == 4
+    experiment.run([cell("mqtt-bridged", evaluations=0, seed=9)], tmp_path / "out", SILENT)
+    assert len(calls) == 5
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "What the paper says" in page and (tmp_path / "out" / "figures" / "low.svg").exists()
+    table = pl.read_parquet(tmp_path / "out" / "paths.parquet")
+    assert set(table["kind"]) == {"simulated"} and table.height == 6
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "reproduce.json").write_text(json.dumps({"experiment": "mqtt-scalability"}))
+    with pytest.raises(FolderError, match="holds other files"):
+        experiment.run([], tmp_path, SILENT)
+
+
+def made(
+    protocol: str, load: str, worst: dict[str, float], verdict: str = "simulated", bound: float | None = None
+) -> Any:
+    """A cell of which only what statements read is there; `worst` by topic, longer on longer paths."""
+    paths = []
+    for number, path in enumerate(PATHS):
+        for topic in TOPICS.values():
+            figures = {"worst_us": worst[topic] + 10 * number}
+            measured = {"worst_us": 2 * figures["worst_us"]} if verdict != "simulated" else None
+            paths.append(
+                {
+                    "path": path,
+                    "topic": topic,
+                    "bound_us": bound,
+                    "searched_us": figures["worst_us"],
+                    "simulated": figures,
+                    "emulated": measured,
+                }
+            )
+    return {"protocol": protocol, "load": load, "verdict": verdict, "violations": 0, "paths": paths}
+
+
+def holds(cells: list[Any]) -> dict[str, bool | None]:
+    return {entry["id"]: entry["holds"] for entry in statements.check_all(cells)}
+
+
+def test_statements_follow_the_figures() -> None:
+    plain = made("mqtt-bridged", "low", {"alpha": 900, "beta": 1000})
+    dm = made("dm-mqtt", "low", {"alpha": 700, "beta": 700})
+    mrt = made("mrt-mqtt", "low", {"alpha": 600, "beta": 300}, bound=700)
+    found = holds([plain, dm, mrt])
+    assert found["multicast-mrt"] and found["multicast-dm"] and found["priorities"] and found["beta"]
+    assert found["longer"] and found["bounded"]
+    assert found["local"] is None and found["deviation-low"] is None
+    slow = made("mrt-mqtt", "low", {"alpha": 2000, "beta": 2500}, bound=1000)
+    found = holds([plain, dm, slow])
+    assert found["multicast-mrt"] is False and found["priorities"] is False and found["beta"] is False
+    assert found["bounded"] is False, "a bound below what was searched"
+    assert set(holds([]).values()) == {None}
+
+
+def test_what_the_machine_disturbed_is_not_compared() -> None:
+    """Emulated figures are twice the simulated ones here: they count only where both cells kept up."""
+    good = made("dm-mqtt", "low", {"alpha": 100, "beta": 100}, "good")
+    plain = made("mqtt-bridged", "low", {"alpha": 150, "beta": 150}, "good")
+    disturbed = made("mqtt-bridged", "low", {"alpha": 150, "beta": 150}, "disturbed")
+
+    def said(cells: list[Any]) -> str:
+        return next(str(e["ours"]) for e in statements.check_all(cells) if e["id"] == "multicast-dm")
+
+    assert "emulated" in said([good, plain]) and "simulated" in said([good, disturbed])
+
+
+def test_two_worst_cases_that_are_as_good_as_equal_are_no_reduction() -> None:
+    cells = [
+        made("mqtt-bridged", "high", {"alpha": 85_000, "beta": 85_000}),
+        made("dm-mqtt", "high", {"alpha": 84_900, "beta": 84_900}),
+    ]
+    assert holds(cells)["multicast-dm"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mrt-mqtt", "--publishers", "0"], "--publishers 0 is out of range"),
+        (["mrt-mqtt", "--duration", "10 ms"], "--duration 10 ms is out of range"),
+        (["mrt-mqtt", "--duration", "soon"], "--duration"),
+        (["mrt-mqtt", "--iterations", "-1"], "--iterations -1 is out of range"),
+        (["mrt-mqtt", "--qos", "1"], "mrt-mqtt has no --qos"),
+        (["mrt-mqtt-bounds", "--publishers", "2"], "mrt-mqtt-bounds has no --publishers"),
+        (["--load", "low"], "--load without an experiment"),
+    ],
+)
+def test_what_is_not_possible_is_refused_before_anything_starts(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["reproduce", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_command_prints_paths_and_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "reproduce mrt-mqtt --no-emulation --load low --protocol dm-mqtt --publishers 1 --evaluations 0 --quiet"
+    assert execute([*words.split(), "--duration", "1 s", "--output", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "L_AC beta" in shown and "what the paper says" in shown
