@@ -1,6 +1,6 @@
 """What is reserved between edge networks, as rows: groups, and channels of the managers' own connections.
 
-Reports, joins and releases go over TCP between two managers, one connection for each class, opened by either side; messages that were lost
+Reports, joins and releases go over TCP, one connection for each class from a group's origin to each member; messages that were lost
 are sent again by UDP to one manager alone. Ports that the managers choose themselves are 0 in these channels (any): the first switch tells
 their frames by the mark of the class as well, which managers write.
 """
@@ -21,7 +21,7 @@ from timebound.control.planner.world import Ends, World
 from timebound.control.srt.rows import ChannelRow, ChannelState, GroupRow, Side
 
 KINDS = ("tcp-to", "tcp-from", "udp")
-"""Towards the port of managers, from it, and what is sent again."""
+"""From an origin to a member's port, back from there, and what is sent again."""
 
 
 def add(
@@ -35,7 +35,7 @@ def add(
     named = {short: name for name, short in world.names.items()}
     managers = {host: name for name, host in reversed(list(world.peers.items()))}
     data: dict[str, Load] = {}
-    control: dict[tuple[str, str, int], Load] = {}
+    control: dict[tuple[str, str, int, str], Load] = {}
     bounds: dict[str, int | None] = {}
     for flow, group in judged.layout.groups.items():
         span, before = judged.groups[flow], bounds.get(group.id, 0)
@@ -50,8 +50,9 @@ def add(
             # Group hosts are those of its managers; of several managers on one host the members decide.
             here = {host: name for name, host in (*found.members, (found.origin, found.tree.source))}
             source, target = named[stream.source], named[stream.destinations[0]]
-            key = here.get(source, managers[source]), here.get(target, managers[target]), found.priority
-            control.setdefault(key, Load()).add(prediction, stream)
+            ends = here.get(source, managers[source]), here.get(target, managers[target])
+            kind = KINDS[0] if ends[0] == found.origin else KINDS[1]
+            control.setdefault((*ends, found.priority, kind), Load()).add(prediction, stream)
     again: dict[tuple[str, str, int], Load] = {}
     for group in sorted(
         {group.id: group for group in judged.layout.groups.values()}.values(), key=lambda group: group.id
@@ -63,9 +64,8 @@ def add(
                 load.rate_bps += data[group.id].rate_bps
                 load.burst_bytes += data[group.id].burst_bytes
                 load.other_ns = max(load.other_ns, data[group.id].data_ns)
-    for (source, target, priority), load in sorted(control.items()):
-        for kind in KINDS[:2]:
-            _channel(world, state, source, target, priority, kind, load, channels)
+    for (source, target, priority, kind), load in sorted(control.items()):
+        _channel(world, state, source, target, priority, kind, load, channels)
     for (source, target, priority), load in sorted(again.items()):
         _channel(world, state, source, target, priority, KINDS[2], load, channels)
 
@@ -147,11 +147,11 @@ def of_pair(
     if group is None or member is None or group.id not in groups:
         return
     yield group.id
-    for ends in ((group.origin, member), (member, group.origin)):
-        for kind in KINDS:
-            name = peer_channel_id(*ends, group.priority, kind)
-            if name in channels:
-                yield name
+    there, back = (group.origin, member), (member, group.origin)
+    for ends, kind in ((there, KINDS[0]), (back, KINDS[1]), (there, KINDS[2])):
+        name = peer_channel_id(*ends, group.priority, kind)
+        if name in channels:
+            yield name
 
 
 def trouble(world: World, state: State, demand: Demand) -> str:
