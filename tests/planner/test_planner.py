@@ -359,3 +359,10 @@ def test_hosts_may_have_any_address() -> None:
     table.manager()
     publisher = table.publish(table.connect("h1"), "a")
     assert not decide(table.world(), State(), [publisher]).refused
+
+
+def test_channels_of_one_class_have_the_class_that_scenarios_assume() -> None:
+    from timebound.control.planner import site
+    from timebound.scenario import resolve_reserved
+
+    assert site.ONE_CLASS == resolve_reserved.ONE_CLASS

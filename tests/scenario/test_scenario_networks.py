@@ -121,4 +121,4 @@ def test_what_asks_for_no_channel_stays_in_its_network() -> None:
 
 def test_channels_of_dm_mqtt_have_one_class() -> None:
     loaded = load(text("{dm-mqtt: {broker: [b1, b2]}}"))
-    assert {flow.priority for flow in loaded.flows} == {1} and all(flow.asks for flow in loaded.flows)
+    assert {flow.priority for flow in loaded.flows} == {4} and all(flow.asks for flow in loaded.flows)

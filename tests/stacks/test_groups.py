@@ -99,7 +99,7 @@ def test_no_simulated_frame_is_later_than_its_bound(stack: str, qos: int, broker
 
 
 def test_channels_without_priorities_share_one_class() -> None:
-    assert {stream.priority for stream in plan(stack="dm-mqtt").streams} == {1}
+    assert {stream.priority for stream in plan(stack="dm-mqtt").streams} == {4}
     assert {stream.priority for stream in plan().streams} == {3, 4, 5}
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 CONTROLLER_FILE = "controller.yaml"
 """In the run folder; `stacks.reserved` writes it."""
-ONE_CLASS = 1
-"""Of all channels of `dm-mqtt`."""
+ONE_CLASS = 4
+"""Of all channels of `dm-mqtt`, as the controller gives it (`control.planner.site`)."""
 CONTROLLER = Controller(command=("timebound", "controller", f"{{run}}/{CONTROLLER_FILE}"))
 
 
