@@ -11,6 +11,9 @@ import pytest
 from tests.live.test_brokers import timebound
 from timebound.engine.doctor import can_emulate
 from timebound.engine.programs import SERVERS
+from timebound.engine.progress import SILENT
+from timebound.reproduce.multicast import experiment
+from timebound.reproduce.multicast.cells import Cell
 
 pytestmark = [
     pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root"),
@@ -50,3 +53,25 @@ def test_bridged_brokers_bring_every_message_to_every_network(tmp_path: Path) ->
         if summary["precision"]["verdict"] == "good" and summary["tcp"]["retransmissions"] == 0:
             assert flow["latency_us"]["max"] <= flow["bound_us"]["observed_arrivals"]
     assert [entry for entry in summary["undeclared"] if "control packets" not in entry["protocol"]] == []
+
+
+def test_a_cell_of_the_experiment_is_emulated_beside_its_simulation(tmp_path: Path) -> None:
+    cell = Cell(
+        protocol="mqtt-bridged",
+        load="low",
+        publishers=1,
+        duration_ns=2_000_000_000,
+        iterations=1,
+        seed=1,
+        evaluations=0,
+    )
+    done = experiment.run([cell], tmp_path / "out", SILENT)
+    assert done.exit_code in (0, 4)
+    (found,) = done.result["cells"]
+    assert found["verdict"] == ("good" if done.exit_code == 0 else "disturbed") and found["violations"] == 0
+    for entry in found["paths"]:
+        assert entry["messages"] > 80, entry
+        # Both began at the same first port, and the way with brokers is not shorter.
+        assert 0 < entry["emulated"]["median_us"] <= entry["with_brokers"]["median_us"]
+    run = tmp_path / "out" / found["runs"][0]
+    assert (run / "report.html").exists()

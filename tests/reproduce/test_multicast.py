@@ -76,6 +76,20 @@ def test_without_priorities_nothing_is_promised_beside_bulk_tcp() -> None:
         assert entry["simulated"]["worst_us"] > 0
 
 
+def test_a_run_that_does_not_carry_its_load_is_said_to(tmp_path: Path) -> None:
+    scenario = scenario_of(cell(publishers=2, duration_ns=10 * SECOND), 0, emulated=False)
+    due = sum(10 * SECOND // flow.period_ns * 3 for flow in scenario.flows)
+
+    def found(sent: int, lost: int) -> dict[str, Any]:
+        return {"L_AA alpha": {"messages": sent, "lost": lost}}
+
+    assert measure.load_not_kept(found(due, 0), scenario) is None
+    held_back = measure.load_not_kept(found(due // 2, 0), scenario)
+    assert held_back is not None and "50% were sent" in held_back
+    late = measure.load_not_kept(found(due, due // 10), scenario)
+    assert late is not None and "10% had not arrived" in late
+
+
 def test_an_experiment_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [cell("mqtt-bridged", iterations=2, evaluations=0), cell("dm-mqtt", evaluations=0)]
     computed = runs.figures_only

@@ -141,8 +141,16 @@ def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootle
                 "attempts": attempt,
             }
             continue
+        found = measure.emulated(folder, done.summary)
+        too_much = measure.load_not_kept(found, scenario)
+        if too_much is not None:
+            certificate = {
+                **certificate,
+                "verdict": "disturbed",
+                "reasons": [*certificate["reasons"], too_much],
+            }
         figures = {
-            "emulated": measure.emulated(folder, done.summary),
+            "emulated": found,
             "certificate": certificate,
             "violations": len(done.summary["violations"]),
             "not_emulated": None,

@@ -10,6 +10,7 @@ import numpy as np
 
 from timebound.engine.figures import QUANTILES, micros
 from timebound.reproduce.multicast.cells import PATHS, TOPICS
+from timebound.scenario.model import Scenario
 
 KEPT = 101
 """Quantiles of every distribution."""
@@ -78,6 +79,23 @@ def emulated(folder: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
             "with_brokers": None if whole.is_empty() else _spread(whole.to_numpy()),
         }
     return found
+
+
+LEAST_SENT, MOST_MISSING = 0.98, 0.01
+"""Shares of what is declared: below, or above, a run is none of the load that it is called after."""
+
+
+def load_not_kept(found: Mapping[str, Any], scenario: Scenario) -> str | None:
+    """Why a run was not under its declared load: publishers were held back, or messages were still on their way at its end."""
+    declared = sum(scenario.run.duration_ns // flow.period_ns * len(flow.receivers) for flow in scenario.flows)
+    sent = sum(entry["messages"] for entry in found.values())
+    missing = sum(entry["lost"] for entry in found.values())
+    if sent >= LEAST_SENT * declared and missing <= MOST_MISSING * sent:
+        return None
+    return (
+        f"of the declared messages {sent / declared:.0%} were sent, and of these {missing / max(sent, 1):.0%} had not arrived at the end: clients and "
+        "brokers did not keep up with the load"
+    )
 
 
 def _spread(values_ns: Any) -> dict[str, Any]:
