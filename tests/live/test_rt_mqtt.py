@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ def test_who_asks_keeps_the_deadline_where_who_does_not_misses_it(tmp_path: Path
             assert press["latency_us"]["max"] < press["deadline_us"]
             assert lathe["late"] > 0 or lathe["lost"] > 0
             return
+    warnings.warn("the machine disturbed every run: deadlines and bounds were not judged", stacklevel=1)
 
 
 def test_a_flow_that_cannot_be_guaranteed_is_best_effort_and_told_why(tmp_path: Path) -> None:

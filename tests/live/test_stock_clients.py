@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from importlib.resources import files
 from pathlib import Path
 
@@ -153,3 +154,4 @@ def test_unchanged_clients_get_a_channel_and_keep_the_deadline(tmp_path: Path) -
             late = [number for number, span in latencies["plant/plain"].items() if span > DEADLINE_S]
             assert late or len(latencies["plant/plain"]) < MESSAGES, "without asking nothing was late"
             return
+    warnings.warn("the machine disturbed every run: deadlines and bounds were not judged", stacklevel=1)
