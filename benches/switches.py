@@ -12,16 +12,20 @@ from __future__ import annotations
 import itertools
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from tests.control.group_helpers import Listener, Source, asked, beating, order
 from tests.control.ovs_lab import Lab, lab, run, until
 from tests.control.switch_helpers import Controller, channel, controller, introduce, site, stream, way
+from tests.control.test_controller_over_switches import serving
 from timebound.control.openflow.settings import Times
-from timebound.control.srt.rows import ChannelState
+from timebound.control.srt.rows import ChannelState, GroupRow, Side
+from timebound.control.srt.store import Put
 
 FAILOVER_AIM_S = 0.05
 RESTORED_AIM_S = 2.0
@@ -106,6 +110,68 @@ def restarts(count: int) -> list[float]:
     return times
 
 
+def join(held: Controller, links: str) -> float:
+    """From the order of a tree until every member is proven."""
+    seen, began = len(held.of("g")), time.monotonic()
+    held.enforcer.install_group(order("g", links))
+    state, reason = held.settled("g", after=seen)
+    if state is not ChannelState.PROVEN:
+        raise SystemExit(f"{links}: {reason}")
+    return time.monotonic() - began
+
+
+def trees(net: Lab, held: Controller, count: int) -> None:
+    """A group of two members over three switches, and a third member who comes and goes."""
+    two, three = "h1->s1 s1->s2 s2->h2 s1->s3 s3->h3", "h1->s1 s1->s2 s2->h2 s1->s3 s3->h3 s3->h6"
+    whole, joins = [], []
+    for _ in range(count):
+        whole.append(join(held, two))
+        joins.append(join(held, three))
+        held.enforcer.remove("g")
+        time.sleep(0.2)
+    print(f"  multicast tree over 3 switches to 2 members, {count} times, to proven: {quantiles(whole)}")
+    print(f"  a member more, to proven: {quantiles(joins)}", flush=True)
+
+
+def moved(net: Lab, held: Controller, folder: Path, count: int) -> None:
+    """A link of a tree goes down under a datagram each 4 ms: the controller's service plans and proves another. Without datagrams for so long."""
+    gaps, lost = [], []
+    with beating(folder) as managers, serving(folder, held):
+        managers[1].transact([Put(row) for row in asked(1, Side.PUBLISH, "t", 4_000_000, 0)])
+        for number in (2, 3):
+            managers[number].transact([Put(row) for row in asked(number, Side.SUBSCRIBE, "t", qos=0)])
+
+        def row() -> GroupRow | None:
+            found = managers[1].snapshot().groups.get("m1>t")
+            whole = found is not None and found.members == ("m2", "m3") and found.state is ChannelState.PROVEN
+            return found if whole else None
+
+        until(row, 20, "the group")
+        for _ in range(count):
+            before = row()
+            assert before is not None
+            used = next(name for name in before.links if name.startswith("s1->s"))
+            heard = [Listener(net, number, before.address) for number in (2, 3)]
+            source = Source(net, before.address)
+            source.begin(0.004)
+            time.sleep(0.3)
+            run("ip", "-n", net.inside, "link", "set", used.replace("->", "-"), "down")
+            until(lambda used=used: (now := row()) and used not in now.links, 10, "another tree")
+            time.sleep(0.2)
+            source.close()
+            time.sleep(0.1)
+            for listener in heard:
+                listener.close()
+            times = [sorted(when for when, _number, _mark in listener.heard) for listener in heard]
+            gaps.append(max(b - a for found in times for a, b in itertools.pairwise(found)))
+            lost.append(max(source.sent - len(listener.numbers()) for listener in heard))
+            run("ip", "-n", net.inside, "link", "set", used.replace("->", "-"), "up")
+            until(lambda: held.links_up() == 6, 10, "the link again")
+            time.sleep(0.5)
+    print(f"  link of a tree down, {count} times, a member without datagrams for: {quantiles(gaps)}", end="")
+    print(f"; lost of one each 4 ms: median {statistics.median(lost):g}, most {max(lost)}", flush=True)
+
+
 def reached(held: Controller, seen: dict[str, int], state: ChannelState) -> None:
     """Waits until every channel was reported to be in a state after what was seen of it."""
 
@@ -136,6 +202,11 @@ def main() -> int:
             missed |= statistics.median(gaps) > FAILOVER_AIM_S
             print(f"  link down {words}, {failures} times, without frames for: {quantiles(gaps)}", end="")
             print(f"; lost of one each 0.5 ms: median {statistics.median(lost):g}, most {max(lost)}", flush=True)
+    with lab(3, [(1, 2), (2, 3), (1, 3)], [1, 2, 3, 1, 2, 3]) as net, controller(net, site(net, times=Times())) as held:
+        introduce(net, held)
+        trees(net, held, count // 4)
+        with tempfile.TemporaryDirectory() as folder:
+            moved(net, held, Path(folder), failures)
     times = restarts(3)
     missed |= statistics.median(times) > RESTORED_AIM_S
     print(f"  vswitchd of 8 switches killed and started, until 10 channels are proven: {quantiles(times)}")

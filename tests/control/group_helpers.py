@@ -7,12 +7,26 @@ import struct
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from tests.control.ovs_lab import Lab, in_namespace
+from tests.control.ovs_lab import Lab, in_namespace, until
 from timebound.control.enforcer import GroupOrder
-from timebound.control.srt.rows import ChannelState, GroupRow
+from timebound.control.srt.rows import (
+    ChannelState,
+    ConnectionRow,
+    GroupRow,
+    ManagerRow,
+    RequestRow,
+    Requirements,
+    Row,
+    Side,
+)
+from timebound.control.srt.store import Put, Role, Store, Writer, open_store
 
+MS = 1_000_000
 ADDRESS, PORT = "239.194.7.7", 1884
 
 
@@ -128,3 +142,48 @@ class Source:
         if self._thread is not None:
             self._thread.join()
         self._socket.close()
+
+
+# Managers of three networks, on hosts 1 to 3, with a client each on hosts 4 to 6 ------------------------------------------------------
+
+
+@contextmanager
+def beating(folder: Path) -> Iterator[dict[int, Store]]:
+    """The table as each network's manager writes it, alive."""
+    stores = {n: open_store(f"file:{folder / 'srt.db'}", Writer(Role.MANAGER, f"m{n}")) for n in (1, 2, 3)}
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.is_set():
+            for number, store in stores.items():
+                row = ManagerRow(
+                    id=f"m{number}", addresses=(Lab.address(number),), ports=(1883,), broker_address="127.0.0.1", broker_port=1885,
+                    version="1", beat_ns=time.time_ns(), network=str(number), peer_address=Lab.address(number), peer_port=PORT,
+                )  # fmt: skip
+                store.transact([Put(row)])
+            over.wait(0.5)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        until(lambda: len(stores[1].snapshot().managers) == 3, 10, "the managers' rows")
+        yield stores
+    finally:
+        over.set()
+        thread.join()
+        for store in stores.values():
+            store.close()
+
+
+def asked(network: int, side: Side, topic: str, period_ns: int = 200 * MS, qos: int = 1) -> list[Row]:
+    """A request of the client in a network."""
+    connection = ConnectionRow(
+        id=f"k{network}", manager=f"m{network}", client_id=f"client{network}", user=None, client_address=Lab.address(network + 3),
+        client_port=20_000 + network, manager_address=Lab.address(network), manager_port=1883,
+    )  # fmt: skip
+    wanted = Requirements(deadline_ns=200 * MS, period_ns=period_ns, size_bytes=200, qos=qos)
+    request = RequestRow(
+        id=f"q{network}", connection=connection.id, side=side, topic=topic,
+        requirements=wanted if side is Side.PUBLISH else Requirements(qos=qos), revision=1, asked_ns=time.time_ns(),
+    )  # fmt: skip
+    return [connection, request]

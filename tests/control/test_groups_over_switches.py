@@ -3,30 +3,19 @@ a link that fails, a restart."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.control.group_helpers import PORT, Listener, Source
+from tests.control.group_helpers import Listener, Source, asked, beating
 from tests.control.ovs_lab import Lab, lab, run, until
 from tests.control.switch_helpers import Controller, controller, introduce, site
 from tests.control.test_controller_over_switches import granted, serving
-from timebound.control.srt.rows import (
-    ChannelState,
-    ConnectionRow,
-    GroupRow,
-    ManagerRow,
-    RequestRow,
-    Requirements,
-    Row,
-    Side,
-)
-from timebound.control.srt.store import Delete, Put, Role, Store, Writer, open_store
+from timebound.control.srt.rows import ChannelState, GroupRow, Side
+from timebound.control.srt.store import Delete, Put, Store
 
-MS = 1_000_000
 GROUP = "m1>plant/a"
 
 
@@ -46,42 +35,8 @@ def held(net: Lab) -> Iterator[Controller]:
 
 @pytest.fixture
 def managers(tmp_path: Path) -> Iterator[dict[int, Store]]:
-    """The table as each network's manager writes it, alive."""
-    stores = {n: open_store(f"file:{tmp_path / 'srt.db'}", Writer(Role.MANAGER, f"m{n}")) for n in (1, 2, 3)}
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.is_set():
-            for number, store in stores.items():
-                row = ManagerRow(
-                    id=f"m{number}", addresses=(Lab.address(number),), ports=(1883,), broker_address="127.0.0.1", broker_port=1885,
-                    version="1", beat_ns=time.time_ns(), network=str(number), peer_address=Lab.address(number), peer_port=PORT,
-                )  # fmt: skip
-                store.transact([Put(row)])
-            over.wait(0.5)
-
-    thread = threading.Thread(target=beat)
-    thread.start()
-    until(lambda: len(stores[1].snapshot().managers) == 3, 10, "the managers' rows")
-    yield stores
-    over.set()
-    thread.join()
-    for store in stores.values():
-        store.close()
-
-
-def asked(network: int, side: Side, topic: str) -> list[Row]:
-    """A request of the client in a network; QoS 1."""
-    connection = ConnectionRow(
-        id=f"k{network}", manager=f"m{network}", client_id=f"client{network}", user=None, client_address=Lab.address(network + 3),
-        client_port=20_000 + network, manager_address=Lab.address(network), manager_port=1883,
-    )  # fmt: skip
-    wanted = Requirements(deadline_ns=200 * MS, period_ns=200 * MS, size_bytes=200, qos=1)
-    request = RequestRow(
-        id=f"q{network}", connection=connection.id, side=side, topic=topic,
-        requirements=wanted if side is Side.PUBLISH else Requirements(qos=1), revision=1, asked_ns=time.time_ns(),
-    )  # fmt: skip
-    return [connection, request]
+    with beating(tmp_path) as stores:
+        yield stores
 
 
 def row_of(store: Store) -> GroupRow | None:

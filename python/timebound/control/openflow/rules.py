@@ -66,10 +66,10 @@ class Priority(IntEnum):
     """Whatever nothing else takes: to the controller."""
     HOST = 30000
     """Best effort to a known host."""
+    IGMP = 34000
+    """Hosts say which groups they want. The table says it here, and nobody else is to hear of it."""
     UNKNOWN_PORT = 35000
     """Whatever comes in at a port where no host is known yet: to the controller, which learns who is there."""
-    IGMP = 36000
-    """Hosts say which groups they want. The table says it here, and nobody else is to hear of it."""
     BROADCAST_ARP = 40000
     STRAY_GROUP = 45000
     """A group of ours where nothing is reserved for it: dropped, not flooded."""
