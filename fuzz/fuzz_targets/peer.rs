@@ -48,7 +48,9 @@ fuzz_target!(|data: &[u8]| {
                 }
                 Control::From { stream, sequence } => receiver.from(stream, sequence, &mut here),
                 Control::Leave { stream } => receiver.leave(stream),
-                Control::Release { key } => receiver.release(key),
+                Control::Release { stream, end, key } => {
+                    receiver.release(stream, end, key, &mut here);
+                }
                 Control::Invite { stream, reliable, .. } => receiver.join(stream, reliable),
                 Control::Hello { .. } => {}
             }

@@ -3,8 +3,11 @@
 //! a byte with its direction and length.
 
 use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use timebound_model::{Class, Span, Time};
-use timebound_protocol::intermediary::{Context, Event, Limits, Session, Step, Verdict};
+use timebound_protocol::intermediary::{Context, Event, Group, Groups, Limits, Outgoing, Session, Step, Verdict};
+use timebound_protocol::peer::message::Message;
 
 const CONNECT: &[u8] = b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x01c";
 
@@ -20,6 +23,8 @@ fuzz_target!(|data: &[u8]| {
         requests_per_second: 100,
         alias_bytes: 64,
     };
+    let room = Arc::new(AtomicBool::new(how & 16 == 0));
+    let groups = Groups::new(vec![Group { number: 0, topic: "+".to_owned(), priority: 5, owner: None, room }]);
     let mut session = Session::new((how & 1 != 0).then_some("name"));
     let (mut up, mut down): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
     if how & 2 != 0 {
@@ -35,6 +40,8 @@ fuzz_target!(|data: &[u8]| {
             now: Time(now),
             control: how & 4 == 0,
             limits: &limits,
+            groups: (how & 8 == 0).then_some(&groups),
+            connection: 1,
         };
         loop {
             let step = session.client_bytes(&up, &context);
@@ -51,6 +58,12 @@ fuzz_target!(|data: &[u8]| {
                         break;
                     }
                 }
+            }
+        }
+        while let Some(outgoing) = session.poll_outgoing() {
+            if let Outgoing::Message { packet, message, .. } = outgoing {
+                assert!(Message::read(&message).is_ok());
+                session.taken(packet);
             }
         }
         while let Some(event) = session.poll_event() {

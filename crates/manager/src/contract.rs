@@ -14,6 +14,9 @@
 //! {"kind": "closed", "connection": "m1-18c2f0a1b2c3d4e5-7"}
 //! {"kind": "problems", "connection": "m1-18c2f0a1b2c3d4e5-7", "client_id": "press", "problems": ["rt-qos '3': use 0, 1 or 2"]}
 //! {"kind": "offence", "client_id": "press", "client_address": "10.0.0.1", "reason": "packet too large"}
+//! {"kind": "group", "id": "g1", "state": "waiting", "missing": ["m3"], "lost": ["m2"]}
+//! {"kind": "undelivered", "group": "g1", "member": "m2", "messages": 3, "reason": "the member is lost"}
+//! {"kind": "peering", "about": "m2", "problem": "10.0.2.5:1884: connection refused"}
 //! ```
 //!
 //! A request that changes comes again with the same id and the next revision. `withdrawn` comes for each request that is no more, also when its
@@ -21,7 +24,7 @@
 //! the same revision (a channel broke, a better one was found): the last one counts. Verdicts about what is no more are passed over.
 
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 /// What a manager is told when it starts.
@@ -41,6 +44,103 @@ pub struct Config {
     /// Threads that serve connections; 0: one for each core, at most 4.
     #[serde(default)]
     pub threads: usize,
+    /// Edge network in which it stands; managers of the same one exchange nothing.
+    #[serde(default)]
+    pub network: String,
+    /// How managers of other networks reach it; `null`: it takes part in no groups.
+    #[serde(default)]
+    pub peer: Option<Peering>,
+}
+
+/// Messages to and from managers of other edge networks (`timebound_protocol::peer`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peering {
+    /// TCP is accepted and UDP is received and sent here; connections to peers come from it.
+    pub address: Ipv4Addr,
+    /// The same number for TCP and UDP, and for all managers of a site.
+    pub port: u16,
+    /// Of the interface on which groups are joined and sent to; that of `address` where it is absent.
+    #[serde(default, alias = "interface-address")]
+    pub interface_address: Option<Ipv4Addr>,
+    /// Hops that datagrams to groups may make.
+    #[serde(default = "ttl")]
+    pub ttl: u8,
+    /// File for what has to outlive the process: which QoS 2 messages the broker has been given.
+    #[serde(default)]
+    pub state: Option<PathBuf>,
+    /// Of the manager's own clients at the broker, `timebound/NAME/CLASS`.
+    #[serde(default)]
+    pub user: Option<String>,
+    #[serde(default)]
+    pub password: Option<String>,
+    /// Milliseconds for which the first data of a group waits for its members.
+    #[serde(default = "join_ms")]
+    pub join_ms: u64,
+    /// Milliseconds after which a member that should acknowledge something and does not is lost.
+    #[serde(default = "silence_ms")]
+    pub silence_ms: u64,
+}
+
+const fn ttl() -> u8 {
+    8
+}
+const fn join_ms() -> u64 {
+    2_000
+}
+const fn silence_ms() -> u64 {
+    10_000
+}
+
+/// All that a manager has to do with others, whenever that changes (`Manager.groups`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Groups {
+    #[serde(default)]
+    pub peers: Vec<Peer>,
+    #[serde(default)]
+    pub sends: Vec<Send>,
+    #[serde(default)]
+    pub receives: Vec<Receive>,
+}
+
+/// The manager of another network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    pub name: String,
+    pub address: Ipv4Addr,
+    pub port: u16,
+}
+
+/// A group to which this manager sends (`rows.GroupRow`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Send {
+    pub id: String,
+    /// Topic name or filter.
+    pub topic: String,
+    /// 0 to 7.
+    pub priority: u8,
+    pub address: Ipv4Addr,
+    /// Names of managers.
+    pub members: Vec<String>,
+    /// Of the publisher for whom it was made: what that one publishes goes to this group even where another has its topic, too.
+    #[serde(default)]
+    pub request: Option<String>,
+}
+
+/// A group from which this manager receives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receive {
+    pub id: String,
+    /// The manager that sends.
+    pub origin: String,
+    pub topic: String,
+    /// 0 to 7.
+    pub priority: u8,
+    pub address: Ipv4Addr,
 }
 
 const fn hold_ms() -> u64 {
@@ -184,6 +284,33 @@ pub enum Event {
         client_address: IpAddr,
         reason: String,
     },
+    /// A group to which this manager sends, when this changes.
+    Group {
+        id: String,
+        state: GroupState,
+        /// Members that were asked to join and have not yet.
+        missing: Vec<String>,
+        /// Members that nothing is sent to, because they do not answer.
+        lost: Vec<String>,
+    },
+    /// Messages with QoS 1 or 2 that a member's broker did not get, or (`member` is this manager) did not want.
+    Undelivered {
+        group: String,
+        member: String,
+        messages: u64,
+        reason: String,
+    },
+    /// Something between this manager and another, or its broker, does not work; or does again (`problem` is empty).
+    Peering { about: String, problem: String },
+}
+
+/// May messages be sent to a group?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupState {
+    Open,
+    /// Data waits for members to join.
+    Waiting,
 }
 
 /// Who asks.
@@ -331,6 +458,39 @@ pub struct Offences {
     pub rate: u64,
 }
 
+/// Messages to and from other networks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Peers {
+    /// Gauge: connections to managers that are members of groups.
+    pub connections: u64,
+    /// Messages sent to groups.
+    pub sent: u64,
+    /// Datagrams sent again to one member.
+    pub datagrams_again: u64,
+    /// Messages with QoS 1 or 2, once for each member that is lost and did not take it.
+    pub undelivered: u64,
+    /// Times that a member was lost.
+    pub members_lost: u64,
+    /// Gauge: messages that wait for room in their group, or for members to join.
+    pub waiting: u64,
+    /// Messages that came from groups.
+    pub received: u64,
+    /// Of these, messages that the broker has.
+    pub injected: u64,
+    /// Of these, messages that the broker did not want.
+    pub refused: u64,
+    /// Of these, messages with QoS 0 that the broker could not take.
+    pub dropped: u64,
+    /// QoS 2 messages that came again, and had been delivered.
+    pub repeated: u64,
+    /// Datagrams that had come before.
+    pub datagrams_repeated: u64,
+    /// Datagrams of QoS 0 that never came, or too late.
+    pub datagrams_missed: u64,
+    /// Datagrams and connections of strangers, or of streams that nobody here takes part in.
+    pub foreign: u64,
+}
+
 /// Counters since the start, unless they are called gauges.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
@@ -359,4 +519,5 @@ pub struct Stats {
     pub events_lost: u64,
     /// Gauge: what `control()` said last.
     pub control: bool,
+    pub peers: Peers,
 }

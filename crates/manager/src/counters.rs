@@ -1,6 +1,6 @@
 //! What is counted: each thread has counters of its own, which are added up when somebody asks.
 
-use crate::contract::{Both, HOLD_CLASSES_MS, Holds, Offences, Refusals, Stats, Verdicts};
+use crate::contract::{Both, HOLD_CLASSES_MS, Holds, Offences, Peers, Refusals, Stats, Verdicts};
 use std::sync::atomic::{AtomicU64, Ordering};
 use timebound_model::Span;
 use timebound_protocol::intermediary::{HoldEnd, Offence};
@@ -16,6 +16,9 @@ impl Counter {
     }
     pub(crate) fn subtract(&self, count: u64) {
         self.0.fetch_sub(count, Ordering::Relaxed);
+    }
+    pub(crate) fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
     }
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -133,5 +136,6 @@ pub(crate) fn sum(all: &[&Counters], control: bool) -> Stats {
         handshake_timeouts: of(|one| &one.handshake_timeouts),
         events_lost: of(|one| &one.events_lost),
         control,
+        peers: Peers::default(),
     }
 }

@@ -10,6 +10,7 @@ pub mod contract;
 mod counters;
 mod limits;
 mod manager;
+mod peers;
 mod pipe;
 mod queue;
 mod relay;
@@ -21,4 +22,5 @@ mod websocket;
 mod worker;
 
 pub use manager::Manager;
+pub use peers::Loss;
 pub use start::StartError;

@@ -1,7 +1,8 @@
 //! A running manager: its threads, and the way to them.
 
-use crate::contract::{Config, Event, Outcome, Stats, Verdict};
+use crate::contract::{Config, Event, Groups, Outcome, Stats, Verdict};
 use crate::counters::{self, Counters};
+use crate::peers;
 use crate::queue::Queue;
 use crate::start::{self, StartError};
 use crate::worker::{self, Order, Shared};
@@ -42,6 +43,19 @@ impl Manager {
     /// # Errors
     /// See [`StartError`]; nothing runs then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
+        Self::start_with(config, None)
+    }
+
+    /// For tests: datagrams of other managers for which `loss` says so are not seen.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    #[doc(hidden)]
+    pub fn start_with_loss(config: &Config, loss: peers::Loss) -> Result<Self, StartError> {
+        Self::start_with(config, Some(loss))
+    }
+
+    fn start_with(config: &Config, loss: Option<peers::Loss>) -> Result<Self, StartError> {
         start::check(config)?;
         let places = config
             .listeners
@@ -62,6 +76,8 @@ impl Manager {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut limits = config.limits.clone();
         limits.connections = crate::limits::connections(limits.connections);
+        let peering = config.peer.as_ref().map(|said| peers::prepare(said, loss));
+        let peering = peering.transpose()?;
         let shared = Arc::new(Shared {
             name: config.name.clone(),
             start: u64::try_from(since_1970.as_nanos()).unwrap_or(0),
@@ -72,6 +88,7 @@ impl Manager {
             broker,
             limits,
             hold_ms: config.hold_ms,
+            peers: peering.as_ref().map(|prepared| prepared.handle.clone()),
         });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let count = match config.threads {
@@ -79,7 +96,8 @@ impl Manager {
             threads => threads,
         };
         let counters: Vec<Arc<Counters>> = (0..count).map(|_| Arc::default()).collect();
-        let running = Running::start(&shared, &counters, listeners).map_err(system("start its threads"))?;
+        let running =
+            Running::start(&shared, &counters, listeners, peering).map_err(system("start its threads"))?;
         Ok(Self {
             shared,
             counters,
@@ -120,6 +138,20 @@ impl Manager {
         self.order(number, order);
     }
 
+    /// Everything that it has to do with managers of other networks from now on; said again it changes nothing.
+    ///
+    /// # Errors
+    /// It is told that it takes part in no groups, or something that cannot be wanted.
+    pub fn groups(&self, groups: Groups) -> Result<(), StartError> {
+        let Some(peers) = &self.shared.peers else {
+            let (what, why) = ("peer", "the configuration has none, so there can be no groups");
+            return Err(StartError::Value { what, why });
+        };
+        peers::check(&groups)?;
+        peers.order(peers::Order::Wanted(Box::new(groups)));
+        Ok(())
+    }
+
     /// Is anybody there who decides? Until somebody says so, nobody is, and nothing is held.
     pub fn control(&self, alive: bool) {
         if self.shared.control.swap(alive, Ordering::Relaxed) != alive {
@@ -130,7 +162,11 @@ impl Manager {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let counters: Vec<&Counters> = self.counters.iter().map(AsRef::as_ref).collect();
-        counters::sum(&counters, self.shared.control.load(Ordering::Relaxed))
+        let mut stats = counters::sum(&counters, self.shared.control.load(Ordering::Relaxed));
+        if let Some(peers) = &self.shared.peers {
+            stats.peers = peers.counters.stats();
+        }
+        stats
     }
 
     /// Ends all connections (clients of MQTT 5 are told) and the threads. Events that were not polled can still be.
@@ -142,6 +178,9 @@ impl Manager {
         self.shared.stopping.store(true, Ordering::Relaxed);
         // Nobody listens any more if the door is closed already.
         let _ = running.stop.send(true);
+        if let Some(peers) = &self.shared.peers {
+            peers.order(peers::Order::Stop);
+        }
         for orders in running.orders {
             drop(orders.send(Order::Look));
         }
@@ -154,11 +193,7 @@ impl Manager {
 
     /// Numbers of connection and request in an id of this start of this manager.
     fn parse(&self, id: &str) -> Option<(u64, u32)> {
-        let rest = id.strip_prefix(self.shared.name.as_str())?.strip_prefix('-')?;
-        let (start, rest) = rest.split_once('-')?;
-        let (number, request) = rest.split_once('.')?;
-        let ours = u64::from_str_radix(start, 16).ok() == Some(self.shared.start);
-        Some((number.parse().ok()?, request.parse().ok()?)).filter(|_| ours)
+        self.shared.parse(id)
     }
 
     fn order(&self, number: u64, order: Order) {
@@ -211,6 +246,7 @@ impl Running {
         shared: &Arc<Shared>,
         counters: &[Arc<Counters>],
         listeners: Vec<std::net::TcpListener>,
+        peering: Option<peers::Prepared>,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let mut running = Self {
@@ -227,6 +263,13 @@ impl Running {
                 // Without a runtime its orders go nowhere, and its connections are closed.
                 drop(worker::run(shared, counters, orders));
             })?);
+        }
+        if let Some(peering) = peering {
+            let (shared, orders) = (Arc::clone(shared), running.orders.clone());
+            let thread = std::thread::Builder::new().name("manager-peers".to_owned());
+            // Without a runtime its orders go nowhere, and nothing comes from other networks.
+            let thread = thread.spawn(move || drop(peers::run(peering, shared, orders)))?;
+            running.threads.push(thread);
         }
         let door = Door {
             shared: Arc::clone(shared),

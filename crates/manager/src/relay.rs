@@ -1,5 +1,6 @@
 //! One connection of a client from its CONNECT to its end: moves bytes as its session says.
 
+use crate::peers;
 use crate::pipe::Pipe;
 use crate::report::Reporter;
 use crate::stream::Stream;
@@ -112,7 +113,11 @@ impl Relay {
             self.reporter
                 .verdict(&mut self.session, number, revision, verdict);
         }
+        for packet in self.handle.taken() {
+            self.session.taken(packet);
+        }
         let stop = self.turn(cx);
+        self.tell_peers();
         self.count();
         let Self {
             reporter,
@@ -202,11 +207,12 @@ impl Relay {
 
     fn pump_up(&mut self, cx: &mut Context<'_>) -> io::Result<Pumped> {
         let worker = Rc::clone(&self.worker);
+        let groups = worker.groups();
         loop {
             let blocked = self.up.is_over || self.up.has_patch();
             let step = (!blocked).then(|| {
-                self.session
-                    .client_bytes(self.up.unjudged(), &worker.surroundings())
+                let surroundings = worker.surroundings(groups.as_deref(), self.handle.number());
+                self.session.client_bytes(self.up.unjudged(), &surroundings)
             });
             let step = match step {
                 Some(Step::Forward(count)) => {
@@ -274,7 +280,15 @@ impl Relay {
         let mut pumped = Pumped::Waits;
         loop {
             let blocked = self.down.is_over || self.down.has_patch();
-            let step = (!blocked).then(|| self.session.broker(self.down.unjudged(), &worker.surroundings()));
+            let phase = self.session.phase();
+            let step = (!blocked).then(|| {
+                let surroundings = worker.surroundings(None, self.handle.number());
+                self.session.broker(self.down.unjudged(), &surroundings)
+            });
+            if self.session.phase() != phase {
+                // What the client said before it was accepted may have waited for that.
+                pumped = Pumped::Matters;
+            }
             let step = match step {
                 Some(Step::Forward(count)) => {
                     self.down.approve(count);
@@ -342,6 +356,16 @@ impl Relay {
             }
         }
         true
+    }
+
+    /// What is for other networks goes to them.
+    fn tell_peers(&mut self) {
+        while let Some(outgoing) = self.session.poll_outgoing() {
+            if let Some(peers) = &self.worker.peers {
+                let connection = self.handle.number();
+                peers.order(peers::Order::Outgoing { connection, outgoing });
+            }
+        }
     }
 
     fn count(&mut self) {

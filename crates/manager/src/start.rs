@@ -65,6 +65,20 @@ pub(crate) fn check(config: &Config) -> Result<(), StartError> {
     if config.limits.connections == 0 || config.limits.requests_per_second == 0 {
         return value("limits", "connections and requests_per_second must be at least 1");
     }
+    if let Some(peer) = &config.peer {
+        if peer.port == 0 || peer.address.is_unspecified() || peer.address.is_multicast() {
+            return value(
+                "peer",
+                "an address of this host and the port that all managers of the site have",
+            );
+        }
+        if peer.ttl == 0 || peer.join_ms == 0 || peer.silence_ms < 100 {
+            return value("peer", "ttl and join_ms at least 1, silence_ms at least 100");
+        }
+        if peer.password.is_some() && peer.user.is_none() {
+            return value("peer.password", "it belongs to a user");
+        }
+    }
     for listener in &config.listeners {
         if listener.certificate_as_user && (!listener.kind.is_secure() || listener.client_authority.is_none())
         {
@@ -87,7 +101,10 @@ pub(crate) fn place(listener: &Listener) -> Result<Place, StartError> {
 }
 
 pub(crate) fn listen(listener: &Listener) -> Result<std::net::TcpListener, StartError> {
-    let address = SocketAddr::new(listener.address, listener.port);
+    listen_at(SocketAddr::new(listener.address, listener.port))
+}
+
+pub(crate) fn listen_at(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
     let open = || -> io::Result<std::net::TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;

@@ -2,6 +2,7 @@
 
 use crate::contract::{Kind, Limits};
 use crate::counters::Counters;
+use crate::peers;
 use crate::queue::Queue;
 use crate::relay::{Relay, Stop};
 use crate::report::{Ends, Reporter};
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use timebound_model::Time;
-use timebound_protocol::intermediary::{self as protocol, Session, Verdict};
+use timebound_protocol::intermediary::{self as protocol, Groups, Session, Verdict};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
@@ -36,6 +37,19 @@ pub(crate) struct Shared {
     pub(crate) broker: Broker,
     pub(crate) limits: Limits,
     pub(crate) hold_ms: u64,
+    /// `None`: it takes part in no groups.
+    pub(crate) peers: Option<peers::Handle>,
+}
+
+impl Shared {
+    /// Numbers of connection and request in an id of this start of this manager.
+    pub(crate) fn parse(&self, id: &str) -> Option<(u64, u32)> {
+        let rest = id.strip_prefix(self.name.as_str())?.strip_prefix('-')?;
+        let (start, rest) = rest.split_once('-')?;
+        let (number, request) = rest.split_once('.')?;
+        let ours = u64::from_str_radix(start, 16).ok() == Some(self.start);
+        Some((number.parse().ok()?, request.parse().ok()?)).filter(|_| ours)
+    }
 }
 
 /// What a thread is told.
@@ -52,6 +66,10 @@ pub(crate) enum Order {
         revision: u32,
         verdict: Verdict,
     },
+    /// All members of its group have taken what a connection sent with this packet identifier, or are lost.
+    Taken { number: u64, packet: u16 },
+    /// There are other groups from now on, or none.
+    Groups(Option<Arc<Groups>>),
     /// Control came or went, or everything is to end: every connection looks.
     Look,
 }
@@ -60,6 +78,8 @@ pub(crate) enum Order {
 pub(crate) struct Handle {
     number: u64,
     verdicts: RefCell<Vec<(u32, u32, Verdict)>>,
+    /// Packet identifiers of messages that all members of their groups have taken.
+    taken: RefCell<Vec<u16>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -72,6 +92,12 @@ impl Handle {
     }
     pub(crate) fn verdicts(&self) -> Vec<(u32, u32, Verdict)> {
         std::mem::take(&mut self.verdicts.borrow_mut())
+    }
+    pub(crate) fn taken(&self) -> Vec<u16> {
+        std::mem::take(&mut self.taken.borrow_mut())
+    }
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
     }
     fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
@@ -86,6 +112,7 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<Counters>,
     pub(crate) limits: protocol::Limits,
     began: Instant,
+    groups: RefCell<Option<Arc<Groups>>>,
     handles: RefCell<HashMap<u64, Rc<Handle>>>,
 }
 
@@ -111,6 +138,7 @@ impl Worker {
             counters,
             limits,
             began: Instant::now(),
+            groups: RefCell::new(None),
             handles: RefCell::new(HashMap::new()),
         }
     }
@@ -118,11 +146,21 @@ impl Worker {
     pub(crate) fn now(&self) -> Time {
         Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
-    pub(crate) fn surroundings(&self) -> protocol::Context<'_> {
+    /// Groups that want what is published here.
+    pub(crate) fn groups(&self) -> Option<Arc<Groups>> {
+        self.groups.borrow().clone()
+    }
+    pub(crate) fn surroundings<'s>(
+        &'s self,
+        groups: Option<&'s Groups>,
+        connection: u64,
+    ) -> protocol::Context<'s> {
         protocol::Context {
             now: self.now(),
             control: self.control.load(Ordering::Relaxed),
             limits: &self.limits,
+            groups,
+            connection,
         }
     }
     pub(crate) fn is_stopping(&self) -> bool {
@@ -139,6 +177,7 @@ impl Worker {
         let handle = Rc::new(Handle {
             number,
             verdicts: RefCell::default(),
+            taken: RefCell::default(),
             waker: RefCell::default(),
         });
         self.handles.borrow_mut().insert(number, Rc::clone(&handle));
@@ -193,6 +232,16 @@ fn obey(worker: &Rc<Worker>, order: Order) {
                 handle.verdicts.borrow_mut().push((request, revision, verdict));
                 handle.wake();
             }
+        }
+        Order::Taken { number, packet } => {
+            if let Some(handle) = worker.handles.borrow().get(&number) {
+                handle.taken.borrow_mut().push(packet);
+                handle.wake();
+            }
+        }
+        Order::Groups(groups) => {
+            worker.groups.replace(groups);
+            worker.handles.borrow().values().for_each(|handle| handle.wake());
         }
         Order::Look => worker.handles.borrow().values().for_each(|handle| handle.wake()),
     }

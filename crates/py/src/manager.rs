@@ -63,6 +63,13 @@ impl Manager {
         Ok(())
     }
 
+    /// All that it has to do with managers of other networks from now on (JSON of `contract::Groups`); said again it changes nothing.
+    fn groups(&self, py: Python<'_>, groups: &str) -> PyResult<()> {
+        let groups = serde_json::from_str(groups).map_err(invalid)?;
+        py.detach(|| self.inner.groups(groups))
+            .map_err(|error| failed(&error))
+    }
+
     /// Is anybody there who decides? Nobody is until this was called; nothing is held then.
     fn control(&self, py: Python<'_>, alive: bool) {
         py.detach(|| self.inner.control(alive));

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod clients;
+
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::VecDeque;

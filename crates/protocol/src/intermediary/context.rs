@@ -1,5 +1,6 @@
 //! What a session is told with every call, and what a client may not do.
 
+use crate::intermediary::groups::Groups;
 use thiserror::Error;
 use timebound_model::{Span, Time};
 
@@ -27,6 +28,10 @@ pub struct Context<'l> {
     /// Is anybody there who decides? If not, nothing is held.
     pub control: bool,
     pub limits: &'l Limits,
+    /// Groups of other networks that want what is published here; `None`: there are none.
+    pub groups: Option<&'l Groups>,
+    /// Number of the connection, as [`super::Group::owner`] has it.
+    pub connection: u64,
 }
 
 /// Why a client is disconnected (MQTT 5.0, section 3.14.2.1).

@@ -73,18 +73,29 @@ impl Session {
         match head.kind {
             Kind::Connack => self.phase == Phase::Greeting,
             Kind::Disconnect => true,
-            Kind::Puback | Kind::Pubrec | Kind::Suback if !self.pending.is_empty() => {
+            Kind::Puback | Kind::Pubrec | Kind::Suback if !self.pending.is_empty() || self.keeps_any() => {
                 match bytes.get(head.length..head.length + 2) {
                     // Which one it answers is not there yet.
                     None => head.rest >= 2,
                     Some(identifier) => {
                         let identifier = u16::from_be_bytes([identifier[0], identifier[1]]);
-                        identifier != 0 && self.pending.contains_key(&identifier)
+                        identifier != 0
+                            && (self.pending.contains_key(&identifier) || self.keeps(head.kind, identifier))
                     }
                 }
             }
             _ => false,
         }
+    }
+
+    fn keeps_any(&self) -> bool {
+        self.grouped.as_ref().is_some_and(|grouped| grouped.is_waiting())
+    }
+
+    /// Must this acknowledgement wait for members of a group?
+    fn keeps(&self, kind: Kind, packet: u16) -> bool {
+        let grouped = self.grouped.as_ref();
+        matches!(kind, Kind::Puback | Kind::Pubrec) && grouped.is_some_and(|grouped| grouped.keeps(packet))
     }
 
     /// `None`: it goes on as it is.
@@ -115,6 +126,42 @@ impl Session {
             self.greeted(&ack);
         }
         let identifier = if head.kind == Kind::Connack { 0 } else { ack.packet };
+        if head.kind == Kind::Pubrec && ack.reason >= 0x80 {
+            // That ends it (4.3.3), and no PUBREL comes.
+            let key = self.key_of(identifier);
+            let grouped = self.grouped.as_mut();
+            grouped.into_iter().for_each(|grouped| grouped.release(key));
+        }
+        let changed = self.answered(head, rest, &ack, identifier, context);
+        if self.keeps(head.kind, identifier) {
+            let kept = changed.unwrap_or_else(|| bytes[..head.whole()].to_vec());
+            let grouped = self.grouped.as_mut();
+            grouped
+                .into_iter()
+                .for_each(|grouped| grouped.keep(identifier, kept.clone()));
+            self.packets.1 += 1;
+            return Some(Step::Replace {
+                take: head.whole(),
+                with: Vec::new(),
+            });
+        }
+        let with = changed?;
+        self.packets.1 += 1;
+        Some(Step::Replace {
+            take: head.whole(),
+            with,
+        })
+    }
+
+    /// An acknowledgement with what there is to say in it; `None`: nothing.
+    fn answered(
+        &mut self,
+        head: &Head,
+        rest: &[u8],
+        ack: &Ack<'_>,
+        identifier: u16,
+        context: &Context<'_>,
+    ) -> Option<Vec<u8>> {
         let pending = self.pending.remove(&identifier)?;
         if head.kind == Kind::Suback {
             self.forget_refused(&pending.about, ack.codes);
@@ -127,17 +174,8 @@ impl Session {
         if !self.may_say(head.kind) {
             return None;
         }
-        let changed = mqtt::with_user_properties(head, rest, ack.reason, &pairs)
-            .ok()
-            .flatten()?;
-        if changed.len() > most {
-            return None;
-        }
-        self.packets.1 += 1;
-        Some(Step::Replace {
-            take: head.whole(),
-            with: changed,
-        })
+        let changed = mqtt::with_user_properties(head, rest, ack.reason, &pairs).ok()?;
+        changed.filter(|changed| changed.len() <= most)
     }
 
     fn greeted(&mut self, ack: &Ack<'_>) {

@@ -14,6 +14,7 @@ mod downlink;
 mod flow;
 mod flows;
 mod greeting;
+mod groups;
 mod phase;
 mod publishing;
 mod session;
@@ -25,6 +26,7 @@ pub use answers::Verdict;
 pub use context::{Context, Limits, Offence};
 pub use flow::{Input as FlowInput, State as FlowState, next as next_flow_state};
 pub use flows::Side;
+pub use groups::{Group, Groups, Outgoing};
 pub use phase::{Input, Phase, next as next_phase};
 pub use session::{Client, Event, HoldEnd, Session, Step};
 

@@ -4,6 +4,7 @@ use crate::intermediary::answers::{self, Pairs, Pending, Verdict};
 use crate::intermediary::context::{Context, Offence};
 use crate::intermediary::flow::{Input as FlowInput, State};
 use crate::intermediary::flows::{Flows, Side};
+use crate::intermediary::groups::Grouped;
 use crate::intermediary::phase::{self, Input, Phase};
 use crate::intermediary::stream::Place;
 use std::collections::{BTreeMap, VecDeque};
@@ -112,6 +113,8 @@ pub struct Session {
     /// By packet identifier of PUBLISH or SUBSCRIBE; 0: the CONNECT.
     pub(crate) pending: BTreeMap<u16, Pending>,
     pub(crate) class: u8,
+    /// `None`: nothing was for a group yet.
+    pub(crate) grouped: Option<Box<Grouped>>,
     pub(crate) events: VecDeque<Event>,
     /// Packets seen, from the client and from the broker.
     pub packets: (u64, u64),
@@ -137,6 +140,7 @@ impl Session {
             alias_bytes: 0,
             pending: BTreeMap::new(),
             class: 0,
+            grouped: None,
             events: VecDeque::new(),
             packets: (0, 0),
         }

@@ -54,6 +54,9 @@ impl Session {
             match self.up {
                 Place::Passing(left) if !rest.is_empty() => {
                     let now = left.min(rest.len());
+                    if let Some(grouped) = &mut self.grouped {
+                        grouped.pass(&rest[..now], now == left);
+                    }
                     taken += now;
                     self.up = Place::after(left - now);
                     continue;
@@ -80,7 +83,9 @@ impl Session {
                 Err(_) if taken > 0 => break,
                 Err(_) => return self.offend(Offence::Malformed),
             };
-            if self.is_plain(head.as_ref(), rest, whole, context) {
+            if self.is_plain(head.as_ref(), rest, whole, context)
+                && !self.may_concern_groups(head.as_ref(), rest, context)
+            {
                 self.packets.0 += 1;
                 self.up = Place::Passing(whole);
                 continue;
@@ -140,6 +145,7 @@ impl Session {
                 self.know_version(head, bytes);
                 Judgement::Offence(Offence::TooLarge)
             }
+            Some(head) if context.groups.is_some() => self.judge_for_groups(head, bytes, context),
             Some(head) => self.judge(head, bytes, context),
             None if self.phase == Phase::Fresh => return Some(self.foreign()),
             None => Judgement::Pass,
@@ -168,6 +174,9 @@ impl Session {
     pub(crate) fn judge(&mut self, head: &Head, bytes: &[u8], context: &Context<'_>) -> Judgement {
         if self.insert.len() > MOST_INSERT {
             return Judgement::Held;
+        }
+        if self.is_of_old_version(head) {
+            return Judgement::Pass;
         }
         let most = context.limits.header_bytes;
         if head.kind == Kind::Publish && self.phase != Phase::Fresh {
@@ -210,6 +219,11 @@ impl Session {
             Kind::Unsubscribe => self.unsubscribe(head, rest),
             _ => Judgement::Pass,
         }
+    }
+
+    /// Has it no properties, and nothing else to be looked at?
+    fn is_of_old_version(&self, head: &Head) -> bool {
+        self.greeted && self.version() == Version::V3 && head.kind != Kind::Disconnect
     }
 
     pub(crate) fn take(

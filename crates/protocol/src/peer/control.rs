@@ -31,8 +31,9 @@ pub enum Control {
     Arrived(Arrived),
     /// Either: this stream is over between us.
     Leave { stream: StreamId },
-    /// Sender to receiver: the publisher has released the message with this key (PUBREL).
-    Release { key: u64 },
+    /// Sender to receiver: the publisher has released the message with this key (PUBREL) that ends there; `end` 0: one of a former life of the
+    /// sender.
+    Release { stream: StreamId, end: u64, key: u64 },
 }
 
 /// What a receiver has of a reliable stream.
@@ -181,7 +182,11 @@ impl Control {
             6 => Self::Leave {
                 stream: reader.stream()?,
             },
-            7 => Self::Release { key: reader.eight()? },
+            7 => Self::Release {
+                stream: reader.stream()?,
+                end: reader.number()?,
+                key: reader.eight()?,
+            },
             kind => return Err(Malformed::Kind(kind)),
         })
     }
@@ -222,8 +227,9 @@ impl Control {
                 }
             }
             Self::Leave { stream } => identified(6, *stream, out),
-            Self::Release { key } => {
-                out.push(7);
+            Self::Release { stream, end, key } => {
+                identified(7, *stream, out);
+                out.extend_from_slice(&end.to_be_bytes());
                 out.extend_from_slice(&key.to_be_bytes());
             }
         }
@@ -288,7 +294,11 @@ mod tests {
                 })
             ),
             any_stream().prop_map(|stream| Control::Leave { stream }),
-            any::<u64>().prop_map(|key| Control::Release { key }),
+            (any_stream(), 0..MOST_DATAGRAMS, any::<u64>()).prop_map(|(stream, end, key)| Control::Release {
+                stream,
+                end,
+                key
+            }),
         ]
     }
 

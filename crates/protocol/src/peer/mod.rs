@@ -13,13 +13,18 @@
 //!   again at once, to that peer alone; one that nobody has heard of after a retransmission time-out (RFC 6298) as well.
 //! - Unreliable streams: what arrives late is dropped, so that order is kept.
 //! - QoS 2: a message carries a *key* (client and packet identifier at its publisher), which a receiver remembers until the publisher's PUBREL releases it.
-//!   A publisher that sends again after its manager was restarted, in a new stream, is thus not delivered twice.
+//!   A publisher that sends again (DUP) after its manager was restarted, in a new stream, is thus not delivered twice. A message without DUP is new
+//!   whatever is remembered: its datagrams may overtake the release of the message that had its identifier before, and so a release says which one it means.
+//! - A receiver that remembers as many keys as it may takes no more QoS 2 messages until some are released: their publishers wait.
+//! - Datagrams are kept until they are *taken*: a receiver whose process was started again ([`sender::Sender::restarted`]) gets all that its
+//!   broker has not confirmed.
+//! - [`injector`] is the client that hands messages to the receiver's broker, [`message`] what they are.
 //!
 //! | member of a stream | event | becomes |
 //! |---|---|---|
 //! | `Expected` | joined | `Joined` |
 //! | `Expected` | nothing for `Limits::join` | `Lost` |
-//! | `Joined` | acknowledges nothing for `Limits::silence` although something is due | `Lost` |
+//! | `Joined` | acknowledges nothing new for `Limits::silence` although something is due, or its connection is gone for good | `Lost` |
 //! | `Joined`, `Lost` | left | gone |
 //! | `Lost` | joined (again) | `Joined`, from the next number on |
 //!
@@ -27,6 +32,8 @@
 
 pub mod control;
 pub mod datagram;
+pub mod injector;
+pub mod message;
 pub mod receiver;
 mod round_trip;
 pub mod sender;

@@ -3,7 +3,8 @@
 use super::StreamId;
 use super::control::Arrived;
 use super::datagram::Datagram;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use super::message::is_duplicate;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What a receiver may use.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +13,7 @@ pub struct Limits {
     pub waiting: usize,
     /// Bytes of one message.
     pub message: usize,
-    /// Keys of QoS 2 messages that were delivered and not released.
+    /// Keys of QoS 2 messages that were delivered and not released; beyond, such messages wait.
     pub keys: usize,
 }
 
@@ -29,7 +30,7 @@ impl Default for Limits {
 /// What the owner of a receiver has to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Hand this message to the broker, and say [`Receiver::taken`] with `end` when it has confirmed it. Of a reliable stream.
+    /// Hand this message to the broker, and say [`Receiver::taken`] with `end` and `key` when it has confirmed it. Of a reliable stream.
     Deliver {
         stream: StreamId,
         message: Vec<u8>,
@@ -52,7 +53,7 @@ pub struct Counts {
     pub missed: u64,
     /// Datagrams of streams that nobody here takes part in, or that there is no room for.
     pub dropped: u64,
-    /// Messages of QoS 2 that had been delivered in another stream.
+    /// Messages of QoS 2 that were sent again and had been delivered.
     pub known: u64,
     /// Messages that were longer than allowed.
     pub too_long: u64,
@@ -81,13 +82,24 @@ struct Incoming {
     taken: u64,
 }
 
+/// A QoS 2 message that was delivered and not released.
+#[derive(Debug)]
+struct Delivered {
+    stream: StreamId,
+    end: u64,
+    /// Has the broker confirmed it?
+    taken: bool,
+    /// Where it came again before that.
+    again: Vec<(StreamId, u64)>,
+}
+
 /// The receiving end of all streams of one peer.
 #[derive(Debug)]
 pub struct Receiver {
     limits: Limits,
     streams: BTreeMap<StreamId, Incoming>,
     /// Of QoS 2 messages that were delivered: they outlive streams.
-    keys: BTreeSet<u64>,
+    keys: BTreeMap<u64, Delivered>,
     counts: Counts,
 }
 
@@ -97,7 +109,7 @@ impl Receiver {
         Self {
             limits,
             streams: BTreeMap::new(),
-            keys: BTreeSet::new(),
+            keys: BTreeMap::new(),
             counts: Counts::default(),
         }
     }
@@ -187,34 +199,55 @@ impl Receiver {
         let Some(mut next) = incoming.next else {
             return;
         };
-        while let Some(part) = incoming.waiting.remove(&next) {
+        while let Some(part) = incoming.waiting.get(&next) {
+            let (last, key) = (part.last, part.key);
+            if last && key != 0 && self.keys.len() >= self.limits.keys && !self.keys.contains_key(&key) {
+                // Nobody could tell it from a repetition: it waits until another is released.
+                return;
+            }
+            let Some(part) = incoming.waiting.remove(&next) else {
+                return;
+            };
             next += 1;
             incoming.next = Some(next);
-            let (last, key) = (part.last, part.key);
             if !incoming.add(part, self.limits.message) {
                 self.counts.too_long += 1;
             }
             if !last {
                 continue;
             }
-            let message = incoming.building.take();
-            let known = key != 0 && self.keys.contains(&key);
-            self.counts.known += u64::from(known);
-            let delivered = message.filter(|_| !known);
-            // What is not delivered waits for nobody's confirmation.
-            incoming.ends.push_back((next, delivered.is_none()));
-            if let Some(message) = delivered {
-                if key != 0 && self.keys.len() < self.limits.keys {
-                    self.keys.insert(key);
+            let Some(message) = incoming.building.take() else {
+                // What is not delivered waits for nobody's confirmation.
+                incoming.ends.push_back((next, true));
+                incoming.settle();
+                continue;
+            };
+            let known = self.keys.get_mut(&key).filter(|_| is_duplicate(&message));
+            if let Some(known) = known {
+                self.counts.known += 1;
+                incoming.ends.push_back((next, known.taken));
+                if !known.taken {
+                    known.again.push((stream, next));
                 }
-                effects.push(Effect::Deliver {
-                    stream,
-                    message,
-                    key,
-                    end: next,
-                });
+                incoming.settle();
+                continue;
             }
-            incoming.settle();
+            incoming.ends.push_back((next, false));
+            if key != 0 {
+                let delivered = Delivered {
+                    stream,
+                    end: next,
+                    taken: false,
+                    again: Vec::new(),
+                };
+                self.keys.insert(key, delivered);
+            }
+            effects.push(Effect::Deliver {
+                stream,
+                message,
+                key,
+                end: next,
+            });
         }
     }
 
@@ -243,8 +276,19 @@ impl Receiver {
         }
     }
 
-    /// The broker has confirmed the message that was handed over with this end.
-    pub fn taken(&mut self, stream: StreamId, end: u64, effects: &mut Vec<Effect>) {
+    /// The broker has confirmed the message that was handed over with this end and key.
+    pub fn taken(&mut self, stream: StreamId, end: u64, key: u64, effects: &mut Vec<Effect>) {
+        self.confirm(stream, end, effects);
+        let delivered = self.keys.get_mut(&key);
+        if let Some(delivered) = delivered.filter(|one| (one.stream, one.end) == (stream, end)) {
+            delivered.taken = true;
+            for (stream, end) in std::mem::take(&mut delivered.again) {
+                self.confirm(stream, end, effects);
+            }
+        }
+    }
+
+    fn confirm(&mut self, stream: StreamId, end: u64, effects: &mut Vec<Effect>) {
         let Some(incoming) = self.streams.get_mut(&stream) else {
             return;
         };
@@ -255,19 +299,43 @@ impl Receiver {
         }
     }
 
-    /// The publisher has released this message (PUBREL): its key may come again, for another one.
-    pub fn release(&mut self, key: u64) {
+    /// The publisher has released the message with this key that ends there (`end` 0: that of another life of the sender); true if it was remembered.
+    pub fn release(&mut self, stream: StreamId, end: u64, key: u64, effects: &mut Vec<Effect>) -> bool {
+        let is_meant = |one: &Delivered| match end {
+            0 => one.stream.life != stream.life,
+            _ => (one.stream, one.end) == (stream, end),
+        };
+        let Some(delivered) = self.keys.get(&key).filter(|one| is_meant(one)) else {
+            return false;
+        };
+        let again = delivered.again.clone();
         self.keys.remove(&key);
+        for (stream, end) in again {
+            self.confirm(stream, end, effects);
+        }
+        // There is room for another key.
+        let streams: Vec<StreamId> = self.streams.keys().copied().collect();
+        for stream in streams {
+            self.advance(stream, effects);
+            self.report(stream, effects);
+        }
+        true
     }
 
-    /// Keys of messages that were delivered and not released: what has to outlive a restart.
-    pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
-        self.keys.iter().copied()
+    /// The sender's process was started again: of its former lives nothing more comes.
+    pub fn restarted(&mut self, life: u64) {
+        self.streams.retain(|stream, _| stream.life == life);
     }
 
-    /// A key of a former life of this process.
-    pub fn remember(&mut self, key: u64) {
-        self.keys.insert(key);
+    /// A message of a former life of this process, which the broker has and whose key was not released.
+    pub fn remember(&mut self, key: u64, stream: StreamId, end: u64) {
+        let delivered = Delivered {
+            stream,
+            end,
+            taken: true,
+            again: Vec::new(),
+        };
+        self.keys.insert(key, delivered);
     }
 
     fn report(&self, stream: StreamId, effects: &mut Vec<Effect>) {

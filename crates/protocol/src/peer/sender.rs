@@ -175,9 +175,10 @@ impl Sender {
 
     /// A peer is to become a member: `invitation` is told to it. Before the first message data waits for it; later it does not.
     pub fn invite(&mut self, now: Time, peer: PeerId, invitation: Control, effects: &mut Vec<Effect>) {
-        if matches!(self.members.get(&peer), None | Some(Member::Lost)) {
+        let was_lost = matches!(self.members.get(&peer), Some(Member::Lost));
+        if was_lost || !self.members.contains_key(&peer) {
             self.members.insert(peer, Member::Expected { since: now });
-            self.open &= self.next() > 0;
+            self.open &= self.next() > 0 || was_lost;
         }
         effects.push(Effect::Tell(peer, invitation));
     }
@@ -315,7 +316,12 @@ impl Sender {
         let Some(Member::Joined(joined)) = self.members.get_mut(&peer) else {
             return Ok(());
         };
-        joined.heard = now;
+        let is_news = report.next > joined.next
+            || report.taken > joined.taken
+            || (report.next == joined.next && report.beyond != joined.beyond);
+        if is_news {
+            joined.heard = now;
+        }
         if report.next > joined.next {
             let place = (report.next - 1).saturating_sub(base) as usize;
             if let Some(entry) = self.entries.get(place)
@@ -433,6 +439,46 @@ impl Sender {
         }
     }
 
+    /// A member's process was started again: it has nothing but what its broker has taken.
+    pub fn restarted(&mut self, now: Time, peer: PeerId) {
+        if let Some(Member::Joined(joined)) = self.members.get_mut(&peer) {
+            (joined.next, joined.beyond) = (joined.taken.max(self.base), 0);
+            joined.heard = now;
+            joined.again.clear();
+        }
+    }
+
+    /// A member cannot be reached any more.
+    pub fn lost(&mut self, peer: PeerId, effects: &mut Vec<Effect>) {
+        if matches!(
+            self.members.get(&peer),
+            Some(Member::Expected { .. } | Member::Joined(_))
+        ) {
+            self.lose(peer, effects);
+            self.look_whether_open(effects);
+            self.settle(effects);
+        }
+    }
+
+    /// Who was invited and has not joined, and who is lost.
+    #[must_use]
+    pub fn absent(&self) -> (Vec<PeerId>, Vec<PeerId>) {
+        let of = |wanted: fn(&Member) -> bool| {
+            let found = self.members.iter().filter(|(_, member)| wanted(member));
+            found.map(|(peer, _)| *peer).collect()
+        };
+        (
+            of(|member| matches!(member, Member::Expected { .. })),
+            of(|member| matches!(member, Member::Lost)),
+        )
+    }
+
+    /// Number behind the last datagram that was sent.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.next()
+    }
+
     fn lose(&mut self, peer: PeerId, effects: &mut Vec<Effect>) {
         if let Some(member) = self.members.insert(peer, Member::Lost) {
             self.give_up(peer, &member, effects);
@@ -462,7 +508,8 @@ impl Sender {
             for member in self.members.values() {
                 if let Member::Joined(joined) = member {
                     taken = taken.min(joined.taken);
-                    got = got.min(joined.next);
+                    // What arrived is gone with its process unless the broker has it.
+                    got = got.min(joined.taken);
                 }
             }
         }
@@ -476,14 +523,6 @@ impl Sender {
             self.entries.pop_front();
             self.base += 1;
         }
-    }
-
-    /// The publisher has released the message with this key: all who joined are told.
-    pub fn release(&self, key: u64, effects: &mut Vec<Effect>) {
-        effects.extend(
-            self.joined()
-                .map(|peer| Effect::Tell(peer, Control::Release { key })),
-        );
     }
 }
 

@@ -30,7 +30,7 @@ enum Travelling {
     ToPeer(PeerId, Control),
     ToSender(PeerId, Control),
     /// The peer's broker confirms.
-    Confirmed(PeerId, u64),
+    Confirmed(PeerId, u64, u64),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -148,10 +148,12 @@ impl World {
     fn at_peer(&mut self, peer: PeerId, effects: Vec<receiver::Effect>) {
         for effect in effects {
             match effect {
-                receiver::Effect::Deliver { message, end, .. } => {
+                receiver::Effect::Deliver {
+                    message, end, key, ..
+                } => {
                     self.delivered.entry(peer).or_default().push(message);
                     let delay = Span::from_micros(self.draw(3_000));
-                    self.later(delay, Travelling::Confirmed(peer, end));
+                    self.later(delay, Travelling::Confirmed(peer, end, key));
                 }
                 receiver::Effect::Pass { message, .. } => {
                     self.delivered.entry(peer).or_default().push(message);
@@ -206,9 +208,9 @@ impl World {
                 }
                 self.at_peer(peer, here);
             }
-            Travelling::Confirmed(peer, end) => {
+            Travelling::Confirmed(peer, end, key) => {
                 if let Some(receiver) = self.receivers.get_mut(&peer) {
-                    receiver.taken(STREAM, end, &mut here);
+                    receiver.taken(STREAM, end, key, &mut here);
                 }
                 self.at_peer(peer, here);
             }
@@ -223,7 +225,9 @@ impl World {
                         self.later(Span::from_millis(2), Travelling::ToSender(peer, joined));
                     }
                     Control::From { stream, sequence } => receiver.from(stream, sequence, &mut here),
-                    Control::Release { key } => receiver.release(key),
+                    Control::Release { stream, end, key } => {
+                        receiver.release(stream, end, key, &mut here);
+                    }
                     other => panic!("{other:?}"),
                 }
                 self.at_peer(peer, here);
@@ -377,23 +381,146 @@ fn a_window_that_is_full_holds_the_publisher_back() {
     assert_eq!(world.publish(&long, 0), Ok(1));
 }
 
+/// A QoS 2 message; `again`: with DUP.
+fn exactly_once(again: bool, text: &[u8]) -> Vec<u8> {
+    let flags = if again { 0x3c } else { 0x34 };
+    [&[flags, 0, 1, b't', 0], text].concat()
+}
+
+impl World {
+    fn release(&mut self, peer: PeerId, end: u64, key: u64) {
+        let stream = STREAM;
+        self.later(
+            Span::from_millis(2),
+            Travelling::ToPeer(peer, Control::Release { stream, end, key }),
+        );
+    }
+}
+
 #[test]
 fn a_key_is_delivered_once_until_it_is_released() {
     let mut world = World::new(perfect(1), 1, true);
     world.run(Time(10_000_000));
-    for _ in 0..2 {
-        world.publish(b"once", 5).unwrap();
-    }
+    world.publish(&exactly_once(false, b"once"), 5).unwrap();
+    world.publish(&exactly_once(true, b"once"), 5).unwrap();
     world.run(Time(1_000_000_000));
     assert_eq!((world.delivered[&0].len(), &world.taken[..]), (1, &[0, 1][..]));
-    let mut effects = Vec::new();
-    world.sender.release(5, &mut effects);
-    world.carry_out(effects);
+    world.release(0, 1, 5);
     world.run(Time(2_000_000_000));
-    world.publish(b"another", 5).unwrap();
+    world.publish(&exactly_once(true, b"another"), 5).unwrap();
     world.run(Time(3_000_000_000));
     assert_eq!(world.delivered[&0].len(), 2);
     assert_eq!(world.receivers[&0].counts().known, 1);
+}
+
+#[test]
+fn a_new_message_that_overtakes_the_release_of_the_one_before_is_delivered_and_remembered() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.run(Time(10_000_000));
+    world.publish(&exactly_once(false, b"one"), 5).unwrap();
+    world.publish(&exactly_once(false, b"two"), 5).unwrap();
+    world.run(Time(1_000_000_000));
+    world.release(0, 1, 5);
+    world.run(Time(2_000_000_000));
+    world.publish(&exactly_once(true, b"two"), 5).unwrap();
+    world.run(Time(3_000_000_000));
+    let expected = [exactly_once(false, b"one"), exactly_once(false, b"two")];
+    assert_eq!(world.delivered[&0], expected);
+    assert_eq!(world.taken, [0, 1, 2]);
+}
+
+#[test]
+fn a_repetition_is_taken_when_the_first_one_is_and_not_before() {
+    let mut receiver = Receiver::new(receiver::Limits::default());
+    let other = StreamId { life: 8, number: 1 };
+    let mut effects = Vec::new();
+    for (stream, again) in [(STREAM, false), (other, true)] {
+        receiver.join(stream, true);
+        receiver.from(stream, 0, &mut effects);
+        let part = exactly_once(again, b"x");
+        let datagram = Datagram {
+            stream,
+            sequence: 0,
+            first: true,
+            last: true,
+            reliable: true,
+            again: false,
+            key: 5,
+            part: &part,
+        };
+        receiver.datagram(&datagram, &mut effects);
+    }
+    let taken = |effects: &[receiver::Effect]| {
+        let told = effects.iter().filter_map(|effect| match effect {
+            receiver::Effect::Tell(arrived) => Some((arrived.stream, arrived.taken)),
+            _ => None,
+        });
+        told.collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(taken(&effects), BTreeMap::from([(STREAM, 0), (other, 0)]));
+    receiver.taken(STREAM, 1, 5, &mut effects);
+    assert_eq!(taken(&effects), BTreeMap::from([(STREAM, 1), (other, 1)]));
+    let delivered = effects
+        .iter()
+        .filter(|effect| matches!(effect, receiver::Effect::Deliver { .. }));
+    assert_eq!(delivered.count(), 1);
+}
+
+#[test]
+fn beyond_the_keys_that_are_remembered_messages_wait_for_a_release() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.receivers.insert(
+        0,
+        Receiver::new(receiver::Limits {
+            keys: 2,
+            ..receiver::Limits::default()
+        }),
+    );
+    world.run(Time(10_000_000));
+    for key in 1..=4 {
+        world
+            .publish(&exactly_once(false, &[key]), u64::from(key))
+            .unwrap();
+    }
+    world.run(Time(500_000_000));
+    assert_eq!((world.delivered[&0].len(), &world.taken[..]), (2, &[0, 1][..]));
+    world.release(0, 1, 1);
+    world.run(Time(1_000_000_000));
+    assert_eq!((world.delivered[&0].len(), &world.taken[..]), (3, &[0, 1, 2][..]));
+    world.release(0, 2, 2);
+    world.release(0, 3, 3);
+    world.run(Time(2_000_000_000));
+    assert_eq!(
+        (world.delivered[&0].len(), &world.taken[..]),
+        (4, &[0, 1, 2, 3][..])
+    );
+}
+
+#[test]
+fn a_member_whose_process_was_started_again_gets_what_its_broker_has_not_confirmed() {
+    let mut world = World::new(perfect(1), 2, true);
+    world.run(Time(10_000_000));
+    world.publish(b"one", 0).unwrap();
+    world.run(Time(100_000_000));
+    world.publish(b"two", 0).unwrap();
+    // It has arrived and was reported, and the broker had no time to confirm it.
+    while !world.delivered[&1].contains(&b"two".to_vec()) {
+        world.run(world.now.after(Span::from_micros(100)));
+    }
+    world
+        .due
+        .retain(|due| !matches!(due.1, Travelling::Confirmed(1, ..)));
+    world.run(world.now.after(Span::from_millis(3)));
+    world
+        .receivers
+        .insert(1, Receiver::new(receiver::Limits::default()));
+    world.sender.restarted(world.now, 1);
+    let mut effects = Vec::new();
+    world.sender.invite(world.now, 1, invitation(), &mut effects);
+    world.carry_out(effects);
+    world.run(Time(2_000_000_000));
+    assert_eq!(world.delivered[&1], [&b"one"[..], b"two", b"two"]);
+    assert_eq!((&world.taken[..], world.undelivered.len()), (&[0, 1][..], 0));
 }
 
 proptest! {

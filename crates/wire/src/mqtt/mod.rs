@@ -3,11 +3,13 @@
 //! Only what an intermediary acts on is taken apart: where packets begin and end, who connects, what is published where and what is
 //! subscribed to, and user properties. Everything else is checked no further than needed to find it, and forwarded as it came.
 
+mod client;
 mod packet;
 mod property;
 mod reader;
 mod write;
 
+pub use client::{Greeting, PINGREQ, publish, release};
 pub use packet::{Ack, Connect, Filters, Publish, PublishHeader, Subscribe};
 pub use property::{Properties, Property, Value};
 pub use write::{answer, with_user_name, with_user_properties};

@@ -75,6 +75,23 @@ impl<'a> Properties<'a> {
         })
     }
 
+    /// As they are in the packet, without their length, and without those with these identifiers.
+    #[must_use]
+    pub fn without(&self, ids: &[u8]) -> Vec<u8> {
+        let mut kept = Vec::with_capacity(self.bytes.len());
+        let mut rest = Reader::new(self.bytes);
+        while !rest.rest.is_empty() {
+            let before = rest.rest;
+            let Ok(property) = one(&mut rest) else {
+                break;
+            };
+            if !ids.contains(&property.id) {
+                kept.extend_from_slice(&before[..before.len() - rest.rest.len()]);
+            }
+        }
+        kept
+    }
+
     /// As they are in the packet, without their length.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {

@@ -121,6 +121,68 @@ fn connects_that_the_standard_rules_out() {
 }
 
 #[test]
+fn what_a_client_writes_is_read_again() {
+    let greeting = Greeting {
+        client_id: "timebound/m1/5",
+        clean: true,
+        keep_alive: 10,
+        session_expiry: 3_600,
+        user: Some("timebound"),
+        password: Some("secret"),
+    };
+    let bytes = greeting.packet().unwrap();
+    let (head, rest) = next(&bytes).unwrap().unwrap();
+    let found = Connect::read(rest).unwrap();
+    assert_eq!(
+        (head.kind, found.version, found.clean, found.keep_alive),
+        (Kind::Connect, Version::V5, true, 10)
+    );
+    assert_eq!(
+        (found.client_id, found.user),
+        ("timebound/m1/5", Some("timebound"))
+    );
+    let expiry: Vec<_> = found.properties.iter().map(|one| one.value).collect();
+    assert_eq!(expiry, [Value::Four(3_600)]);
+    let long = "x".repeat(70_000);
+    assert_eq!(
+        Greeting {
+            client_id: &long,
+            ..greeting
+        }
+        .packet(),
+        None
+    );
+    assert_eq!(publish(0, &long, None, &[], &[]), None);
+    let (head, _) = next(&release(0x102))
+        .unwrap()
+        .map(|(head, _)| (head, ()))
+        .unwrap();
+    assert_eq!(
+        (head.kind, release(0x102)[2..].to_vec()),
+        (Kind::Pubrel, vec![1, 2])
+    );
+}
+
+proptest! {
+    #[test]
+    fn a_publish_is_read_again(
+        flags in 0u8..16, topic in "[a-z/]{1,20}", identifier in 1u16.., key in "[a-z]{0,9}", payload in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
+        prop_assume!(flags & 6 != 6);
+        let properties = [vec![0x23, 0, 4, 0x0b, 7], user(&[(&key, "v")]), vec![0x01, 1]].concat();
+        let identifier = (flags & 6 > 0).then_some(identifier);
+        let bytes = publish(flags, &topic, identifier, &properties, &payload).unwrap();
+        let (head, rest) = next(&bytes).unwrap().unwrap();
+        let found = Publish::read(&head, rest, Version::V5).unwrap();
+        prop_assert_eq!((found.topic, found.packet), (&topic[..], identifier.unwrap_or(0)));
+        prop_assert_eq!((found.qos, found.retain, found.duplicate), (flags >> 1 & 3, flags & 1 != 0, flags & 8 != 0));
+        prop_assert_eq!((found.properties.bytes(), found.payload), (&properties[..], &payload[..]));
+        let kept = [user(&[(&key, "v")]), vec![0x01, 1]].concat();
+        prop_assert_eq!(found.properties.without(&[0x23, 0x0b]), kept);
+    }
+}
+
+#[test]
 fn publishes() {
     let read = |first: u8, rest: &[u8]| {
         let bytes = packet(first, rest);

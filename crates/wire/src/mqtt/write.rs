@@ -55,7 +55,7 @@ fn add_user_properties(pairs: Pairs<'_>, properties: &mut Vec<u8>) -> bool {
     true
 }
 
-fn add_text(text: &str, out: &mut Vec<u8>) -> bool {
+pub(super) fn add_text(text: &str, out: &mut Vec<u8>) -> bool {
     let Ok(length) = u16::try_from(text.len()) else {
         return false;
     };
@@ -64,7 +64,7 @@ fn add_text(text: &str, out: &mut Vec<u8>) -> bool {
     true
 }
 
-fn whole(first: u8, body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn whole(first: u8, body: &[u8]) -> Option<Vec<u8>> {
     if body.len() > MOST {
         return None;
     }

@@ -135,6 +135,8 @@ fn what_is_refused_and_not_read_stops_the_client_who_causes_it() {
         now: line.now,
         control: true,
         limits: &line.limits,
+        groups: None,
+        connection: 0,
     };
     let (mut at, mut last) = (0, Step::More);
     while at < flood.len() {
@@ -169,6 +171,8 @@ fn a_first_packet_that_is_not_understood_is_the_brokers_to_judge() {
             now: Time(0),
             control: true,
             limits: &limits(),
+            groups: None,
+            connection: 0,
         };
         let mut at = 0;
         loop {
@@ -211,6 +215,8 @@ fn a_broker_that_is_not_there_or_goes() {
             now: Time(0),
             control: true,
             limits: &limits,
+            groups: None,
+            connection: 0,
         };
         assert_eq!(session.client_bytes(&first, &context), Step::Dial);
         session.unreachable();

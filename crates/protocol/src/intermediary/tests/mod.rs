@@ -1,6 +1,7 @@
 //! Sessions between a client and a broker that are byte strings.
 
 mod bounded;
+mod grouped;
 mod streams;
 mod support;
 mod verdicts;

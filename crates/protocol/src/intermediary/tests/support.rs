@@ -1,6 +1,6 @@
 //! Packets, and a connection whose both ends are byte strings.
 
-use crate::intermediary::{Context, Event, Limits, Session, Side, Step, Verdict};
+use crate::intermediary::{Context, Event, Groups, Limits, Session, Side, Step, Verdict};
 use timebound_model::{Class, Span, Time};
 use timebound_wire::mqtt::{Ack, Head, Kind};
 
@@ -125,6 +125,7 @@ pub(super) struct Line {
     pub(super) limits: Limits,
     pub(super) now: Time,
     pub(super) control: bool,
+    pub(super) groups: Option<Groups>,
     from_client: Vec<u8>,
     from_broker: Vec<u8>,
     pub(super) to_broker: Vec<u8>,
@@ -140,6 +141,7 @@ impl Line {
             limits: limits(),
             now: Time(0),
             control: true,
+            groups: None,
             from_client: vec![],
             from_broker: vec![],
             to_broker: vec![],
@@ -187,6 +189,7 @@ impl Line {
             limits,
             now,
             control,
+            groups,
             from_client,
             from_broker,
             to_broker,
@@ -197,6 +200,8 @@ impl Line {
             now: *now,
             control: *control,
             limits,
+            groups: groups.as_ref(),
+            connection: 7,
         };
         loop {
             *last = session.client_bytes(from_client, &context);

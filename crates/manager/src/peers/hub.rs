@@ -1,0 +1,568 @@
+//! The thread that has everything to do with other networks: what comes in, when something is due, and who is told.
+
+use super::datagrams::Sockets;
+use super::journal::Journal;
+use super::links::Out;
+use super::receiving::{Broker, Incoming};
+use super::sending::{Dial, Sending};
+use super::{Counters, Handle, Loss, Order, datagrams, links};
+use crate::contract::{Event, Groups, Peering, Receive};
+use crate::start::{self, StartError};
+use crate::worker::{self, Shared};
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use timebound_model::{Span, Time};
+use timebound_protocol::peer::control::{Arrived, Control, VERSION};
+use timebound_protocol::peer::receiver::{self, Receiver};
+use timebound_protocol::peer::{PeerId, StreamId, sender};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{AbortHandle, LocalSet};
+
+/// Inputs that are taken together before anything else is done.
+const MOST_AT_ONCE: usize = 1_024;
+/// Without anything due: often enough for what is looked at now and then.
+const IDLE: Span = Span(250_000_000);
+/// Undelivered messages are told together.
+const TELL: Span = Span(500_000_000);
+/// Bytes that a peer has yet to read, beyond which its connection is of no use.
+const MOST_QUEUED: usize = 16 << 20;
+
+/// What happens to the hub.
+pub(super) enum Input {
+    Order(Order),
+    Datagram {
+        from: Ipv4Addr,
+        bytes: Vec<u8>,
+    },
+    Opened {
+        link: u64,
+        out: Out,
+        /// To mark what is sent with a class.
+        marker: socket2::Socket,
+        address: Ipv4Addr,
+        /// `None`: the other side connected.
+        dialed: Option<(PeerId, u8)>,
+    },
+    Control {
+        link: u64,
+        control: Control,
+    },
+    Closed {
+        link: u64,
+    },
+    Unreachable {
+        peer: PeerId,
+        why: String,
+    },
+    BrokerOpened {
+        class: u8,
+        out: Out,
+    },
+    BrokerBytes {
+        class: u8,
+        bytes: Vec<u8>,
+    },
+    BrokerClosed {
+        class: u8,
+    },
+    BrokerTrouble {
+        why: String,
+    },
+}
+
+/// Where tasks tell the hub what happens.
+#[derive(Clone)]
+pub(super) struct Inbox {
+    inputs: UnboundedSender<Input>,
+    last: Arc<AtomicU64>,
+}
+
+impl Inbox {
+    pub(super) fn put(&self, input: Input) {
+        drop(self.inputs.send(input));
+    }
+    /// A number that nothing else has.
+    pub(super) fn number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// What was bound and opened before any thread runs.
+pub(crate) struct Prepared {
+    said: Peering,
+    listener: std::net::TcpListener,
+    socket: std::net::UdpSocket,
+    journal: Option<Journal>,
+    loss: Option<Loss>,
+    orders: UnboundedReceiver<Order>,
+    pub(crate) handle: Handle,
+}
+
+/// Binds and opens what is needed.
+pub(crate) fn prepare(said: &Peering, loss: Option<Loss>) -> Result<Prepared, StartError> {
+    let address = SocketAddr::from((said.address, said.port));
+    let listener = start::listen_at(address)?;
+    let socket = datagrams::bind(said).map_err(|source| StartError::Listen { address, source })?;
+    let open = |path: &std::path::PathBuf| {
+        Journal::open(path).map_err(|error| StartError::File {
+            path: path.clone(),
+            reason: error.to_string(),
+        })
+    };
+    let journal = said.state.as_ref().map(open).transpose()?;
+    let (sender, orders) = unbounded_channel();
+    Ok(Prepared {
+        said: said.clone(),
+        listener,
+        socket,
+        journal,
+        loss,
+        orders,
+        handle: Handle {
+            orders: sender,
+            counters: Arc::default(),
+        },
+    })
+}
+
+/// Serves until it is told to stop.
+pub(crate) fn run(
+    prepared: Prepared,
+    shared: Arc<Shared>,
+    workers: Vec<UnboundedSender<worker::Order>>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        let (inputs, mut inbox) = unbounded_channel();
+        let last = Arc::new(AtomicU64::new(1));
+        let tasks = Inbox { inputs, last };
+        let listener = tokio::net::TcpListener::from_std(prepared.listener)?;
+        tokio::task::spawn_local(links::accept(tasks.clone(), listener));
+        let sockets = Sockets::new(prepared.socket)?;
+        sockets.receive(tasks.clone(), prepared.loss.clone());
+        let (mut orders, forward) = (prepared.orders, tasks.clone());
+        tokio::task::spawn_local(async move {
+            while let Some(order) = orders.recv().await {
+                forward.put(Input::Order(order));
+            }
+        });
+        let mut hub = Hub {
+            life: RandomState::new().build_hasher().finish() ^ shared.start,
+            said: Arc::new(prepared.said),
+            shared,
+            workers,
+            counters: prepared.handle.counters,
+            began: Instant::now(),
+            inbox: tasks,
+            sockets,
+            loss: prepared.loss,
+            journal: prepared.journal,
+            ids: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            dials: BTreeMap::new(),
+            sends: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            last_number: 0,
+            unreleased: BTreeMap::new(),
+            receives: Vec::new(),
+            incoming: BTreeMap::new(),
+            joined: BTreeMap::new(),
+            brokers: BTreeMap::new(),
+            reports: BTreeMap::new(),
+            undelivered: BTreeMap::new(),
+            tell_at: None,
+            troubles: BTreeMap::new(),
+        };
+        hub.remember();
+        hub.serve(&mut inbox).await;
+        Ok(())
+    })
+}
+
+/// Another manager.
+pub(super) struct Peer {
+    pub(super) name: String,
+    /// `None`: it is not known at present.
+    pub(super) address: Option<(Ipv4Addr, u16)>,
+    /// Of its process, as far as it has said.
+    pub(super) life: Option<u64>,
+    pub(super) receiver: Receiver,
+}
+
+/// A TCP connection with a peer.
+pub(super) struct Link {
+    pub(super) out: Out,
+    marker: socket2::Socket,
+    address: Ipv4Addr,
+    pub(super) dialed: Option<(PeerId, u8)>,
+    /// Who is there, once it has said so.
+    pub(super) peer: Option<PeerId>,
+}
+
+pub(super) struct Hub {
+    pub(super) life: u64,
+    pub(super) said: Arc<Peering>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) workers: Vec<UnboundedSender<worker::Order>>,
+    pub(super) counters: Arc<Counters>,
+    began: Instant,
+    pub(super) inbox: Inbox,
+    pub(super) sockets: Sockets,
+    pub(super) loss: Option<Loss>,
+    pub(super) journal: Option<Journal>,
+    ids: BTreeMap<String, PeerId>,
+    pub(super) peers: BTreeMap<PeerId, Peer>,
+    pub(super) links: BTreeMap<u64, Link>,
+    pub(super) dials: BTreeMap<(PeerId, u8), Dial>,
+    /// Groups by number.
+    pub(super) sends: BTreeMap<u32, Sending>,
+    /// Group and reliability of each stream that is sent.
+    pub(super) streams: BTreeMap<u32, (u32, bool)>,
+    pub(super) last_number: u32,
+    /// QoS 2 messages of this life that were sent and not released: where they end, and their class.
+    pub(super) unreleased: BTreeMap<u64, (StreamId, u64)>,
+    pub(super) receives: Vec<Receive>,
+    pub(super) incoming: BTreeMap<StreamId, Incoming>,
+    /// Groups that are joined, with who reads their sockets.
+    pub(super) joined: BTreeMap<Ipv4Addr, AbortHandle>,
+    pub(super) brokers: BTreeMap<u8, Broker>,
+    /// What senders are to be told at the end of a turn: the last report of a stream says all.
+    pub(super) reports: BTreeMap<StreamId, Arrived>,
+    /// By group, member and reason.
+    pub(super) undelivered: BTreeMap<(String, String, String), u64>,
+    tell_at: Option<Time>,
+    /// What was said last about a peer or the broker that does not work.
+    troubles: BTreeMap<String, String>,
+}
+
+impl Hub {
+    pub(super) fn now(&self) -> Time {
+        Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    async fn serve(&mut self, inbox: &mut UnboundedReceiver<Input>) {
+        loop {
+            let due = self.due();
+            let wait = Duration::from_nanos(due.since(self.now()).0);
+            if let Ok(input) = tokio::time::timeout(wait, inbox.recv()).await {
+                let mut next = input;
+                for _ in 0..MOST_AT_ONCE {
+                    match next {
+                        Some(Input::Order(Order::Stop)) | None => return,
+                        Some(input) => self.take(input),
+                    }
+                    match inbox.try_recv() {
+                        Ok(input) => next = Some(input),
+                        Err(_) => break,
+                    }
+                }
+            }
+            self.turn();
+        }
+    }
+
+    fn due(&self) -> Time {
+        let now = self.now();
+        let sends = self.sends.values().filter_map(Sending::due);
+        let tell = self.tell_at.into_iter();
+        sends
+            .chain(tell)
+            .min()
+            .unwrap_or(now.after(IDLE))
+            .min(now.after(IDLE))
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Order(Order::Wanted(groups)) => self.wanted(*groups),
+            Input::Order(Order::Outgoing { connection, outgoing }) => self.outgoing(connection, outgoing),
+            Input::Order(Order::Stop) => {}
+            Input::Datagram { from, bytes } => self.datagram(from, &bytes),
+            Input::Opened {
+                link,
+                out,
+                marker,
+                address,
+                dialed,
+            } => {
+                out.send(self.hello());
+                let opened = Link {
+                    out,
+                    marker,
+                    address,
+                    dialed,
+                    peer: None,
+                };
+                self.links.insert(link, opened);
+            }
+            Input::Control { link, control } => self.control(link, control),
+            Input::Closed { link } => self.closed(link),
+            Input::Unreachable { peer, why } => {
+                let name = self.name_of(peer);
+                self.trouble(&name, why);
+            }
+            Input::BrokerOpened { class, out } => self.broker_opened(class, out),
+            Input::BrokerBytes { class, bytes } => self.broker_bytes(class, &bytes),
+            Input::BrokerClosed { class } => self.broker_closed(class, None),
+            Input::BrokerTrouble { why } => self.trouble("broker", why),
+        }
+    }
+
+    /// What is due, and what has come up since the last turn.
+    fn turn(&mut self) {
+        let now = self.now();
+        self.look_at_sends(now);
+        self.look_at_receives(now);
+        self.flush_brokers(now);
+        for (stream, report) in std::mem::take(&mut self.reports) {
+            let link = self.incoming.get(&stream).map(|incoming| incoming.link);
+            if let Some(link) = link {
+                self.tell_link(link, &Control::Arrived(report));
+            }
+        }
+        self.tell_groups();
+        if !self.undelivered.is_empty() {
+            let at = *self.tell_at.get_or_insert(now.after(TELL));
+            if now >= at {
+                self.tell_undelivered();
+            }
+        }
+        self.count();
+    }
+
+    fn tell_undelivered(&mut self) {
+        self.tell_at = None;
+        for ((group, member, reason), messages) in std::mem::take(&mut self.undelivered) {
+            self.event(Event::Undelivered {
+                group,
+                member,
+                messages,
+                reason,
+            });
+        }
+    }
+
+    fn count(&self) {
+        let counts = self.peers.values().map(|peer| peer.receiver.counts());
+        let mut sum = receiver::Counts::default();
+        for one in counts {
+            sum.repeated += one.repeated;
+            sum.missed += one.missed;
+            sum.known += one.known;
+        }
+        self.counters.datagrams_repeated.set(sum.repeated);
+        self.counters.datagrams_missed.set(sum.missed);
+        self.counters.repeated.set(sum.known);
+        let up = self.dials.values().filter(|dial| dial.link.is_some()).count();
+        self.counters.connections.set(up as u64);
+        let waiting: usize = self.sends.values().map(Sending::waiting).sum();
+        self.counters.waiting.set(waiting as u64);
+    }
+
+    pub(super) fn event(&self, event: Event) {
+        // Nobody polls: what is counted tells it as well.
+        self.shared.queue.push(event);
+    }
+
+    /// Something between us and another does not work: told once, until it is something else.
+    pub(super) fn trouble(&mut self, about: &str, problem: String) {
+        if self.troubles.get(about).map_or("", String::as_str) == problem {
+            return;
+        }
+        self.troubles.insert(about.to_owned(), problem.clone());
+        let about = about.to_owned();
+        self.event(Event::Peering { about, problem });
+    }
+
+    /// The number of a manager, by which streams and messages know it.
+    pub(super) fn peer_id(&mut self, name: &str) -> PeerId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = PeerId::try_from(self.ids.len()).unwrap_or(PeerId::MAX);
+        self.ids.insert(name.to_owned(), id);
+        let peer = Peer {
+            name: name.to_owned(),
+            address: None,
+            life: None,
+            receiver: Receiver::new(receiver::Limits::default()),
+        };
+        self.peers.insert(id, peer);
+        id
+    }
+
+    pub(super) fn name_of(&self, peer: PeerId) -> String {
+        let found = self.peers.get(&peer);
+        found.map_or_else(String::new, |peer| peer.name.clone())
+    }
+
+    pub(super) fn sender_limits(&self) -> sender::Limits {
+        sender::Limits {
+            join: Span::from_millis(self.said.join_ms),
+            silence: Span::from_millis(self.said.silence_ms),
+            ..sender::Limits::default()
+        }
+    }
+
+    fn wanted(&mut self, groups: Groups) {
+        let mut known = BTreeSet::new();
+        for said in groups.peers {
+            let id = self.peer_id(&said.name);
+            known.insert(id);
+            let address = Some((said.address, said.port));
+            let moved = self
+                .peers
+                .get_mut(&id)
+                .is_some_and(|peer| std::mem::replace(&mut peer.address, address) != address);
+            if moved {
+                self.disconnect(id);
+            }
+        }
+        let gone: Vec<PeerId> = self
+            .peers
+            .keys()
+            .copied()
+            .filter(|id| !known.contains(id))
+            .collect();
+        for id in gone {
+            if let Some(peer) = self.peers.get_mut(&id)
+                && peer.address.take().is_some()
+            {
+                self.disconnect(id);
+            }
+        }
+        self.wanted_sends(groups.sends);
+        self.wanted_receives(groups.receives);
+    }
+
+    /// Closes all connections with a peer.
+    fn disconnect(&mut self, peer: PeerId) {
+        let dials: Vec<_> = self.dials.keys().copied().filter(|(id, _)| *id == peer).collect();
+        dials.into_iter().for_each(|dial| self.hang_up(dial));
+        self.links.retain(|_, link| link.peer != Some(peer));
+    }
+
+    fn hello(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let hello = Control::Hello {
+            version: VERSION,
+            life: self.life,
+            name: self.shared.name.clone(),
+        };
+        hello.write(&mut bytes);
+        bytes
+    }
+
+    pub(super) fn tell_link(&mut self, link: u64, control: &Control) {
+        let Some(found) = self.links.get(&link) else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        control.write(&mut bytes);
+        found.out.send(bytes);
+        if found.out.queued() > MOST_QUEUED {
+            self.closed(link);
+        }
+    }
+
+    fn closed(&mut self, link: u64) {
+        let Some(gone) = self.links.remove(&link) else {
+            return;
+        };
+        let now = self.now();
+        if let Some(dial) = gone.dialed.and_then(|dialed| self.dials.get_mut(&dialed))
+            && dial.link == Some(link)
+        {
+            (dial.link, dial.down_since) = (None, Some(now));
+        }
+    }
+
+    fn control(&mut self, link: u64, control: Control) {
+        let Some(found) = self.links.get(&link) else {
+            return;
+        };
+        let (dialed, peer) = (found.dialed, found.peer);
+        if let Control::Hello { version, life, name } = control {
+            if peer.is_some() || version != VERSION || !self.is_who_it_says(link, &name) {
+                self.counters.foreign.add(1);
+                return self.closed(link);
+            }
+            return self.greeted(link, life, &name);
+        }
+        let Some(peer) = peer else {
+            return self.closed(link);
+        };
+        let fits = match dialed {
+            Some(_) => self.heard_from_member(peer, &control),
+            None => self.heard_from_sender(link, peer, control),
+        };
+        if !fits {
+            self.counters.foreign.add(1);
+            self.closed(link);
+        }
+    }
+
+    /// Is it the manager of this name that has this address?
+    fn is_who_it_says(&self, link: u64, name: &str) -> bool {
+        let (Some(link), Some(id)) = (self.links.get(&link), self.ids.get(name)) else {
+            return false;
+        };
+        let known = self.peers.get(id).and_then(|peer| peer.address);
+        known.is_some_and(|(address, _)| address == link.address)
+            && link.dialed.is_none_or(|(peer, _)| peer == *id)
+    }
+
+    fn greeted(&mut self, link: u64, life: u64, name: &str) {
+        let peer = self.peer_id(name);
+        let now = self.now();
+        let before = self
+            .peers
+            .get_mut(&peer)
+            .and_then(|known| known.life.replace(life));
+        if before.is_some_and(|before| before != life) {
+            self.peer_restarted(now, peer, life);
+        }
+        let mut dialed = None;
+        if let Some(found) = self.links.get_mut(&link) {
+            found.peer = Some(peer);
+            dialed = found.dialed;
+        }
+        let Some(dialed) = dialed else {
+            return;
+        };
+        if let Some(dial) = self.dials.get_mut(&dialed) {
+            (dial.link, dial.down_since) = (Some(link), None);
+        }
+        self.trouble(name, String::new());
+        self.invite_all(now, dialed);
+    }
+
+    /// Its process is another one: what it had is gone but for what its broker has.
+    fn peer_restarted(&mut self, now: Time, peer: PeerId, life: u64) {
+        if let Some(known) = self.peers.get_mut(&peer) {
+            known.receiver.restarted(life);
+        }
+        self.incoming
+            .retain(|stream, incoming| incoming.peer != peer || stream.life == life);
+        for sending in self.sends.values_mut() {
+            sending.restarted(now, peer);
+        }
+    }
+
+    /// Marks what is sent on a connection that the other side has made with the class that it is for.
+    pub(super) fn mark_link(&self, link: u64, class: u8) {
+        if let Some(link) = self.links.get(&link) {
+            links::mark(socket2::SockRef::from(&link.marker), class);
+        }
+    }
+}

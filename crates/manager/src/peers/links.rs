@@ -1,0 +1,232 @@
+//! TCP connections: those to members, those from senders, and what moves bytes over them (and to the broker).
+
+use super::hub::{Inbox, Input};
+use crate::contract::Peering;
+use socket2::SockRef;
+use std::future::poll_fn;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use timebound_protocol::peer::PeerId;
+use timebound_protocol::peer::control::Control;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Between two attempts to connect: at first, and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const CONNECT: Duration = Duration::from_secs(3);
+/// A peer that has said nothing yet has that long.
+const HELLO: Duration = Duration::from_secs(5);
+/// A connection whose other end is gone without a word is noticed: seconds of silence, between probes, and how many.
+const ALIVE: (u64, u64, u32) = (3, 1, 3);
+
+/// What is to be written to a connection. When it is dropped the connection is closed.
+#[derive(Debug)]
+pub(super) struct Out {
+    sender: UnboundedSender<Vec<u8>>,
+    queued: Arc<AtomicUsize>,
+}
+
+/// The other end of an [`Out`].
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    receiver: UnboundedReceiver<Vec<u8>>,
+    queued: Arc<AtomicUsize>,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Out {
+    pub(super) fn new() -> (Self, Outgoing) {
+        let (sender, receiver) = unbounded_channel();
+        let queued = Arc::new(AtomicUsize::new(0));
+        let outgoing = Outgoing {
+            receiver,
+            queued: Arc::clone(&queued),
+            bytes: Vec::new(),
+            written: 0,
+        };
+        (Self { sender, queued }, outgoing)
+    }
+    pub(super) fn send(&self, bytes: Vec<u8>) {
+        self.queued.fetch_add(bytes.len(), Ordering::Relaxed);
+        drop(self.sender.send(bytes));
+    }
+    /// Bytes that the other side has yet to read.
+    pub(super) fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+}
+
+impl Outgoing {
+    /// Ready when there is nothing more to be written, ever.
+    fn poll_write<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut S,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            while self.written < self.bytes.len() {
+                let written = ready!(Pin::new(&mut *stream).poll_write(cx, &self.bytes[self.written..]))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.written += written;
+                self.queued.fetch_sub(written, Ordering::Relaxed);
+            }
+            match self.receiver.poll_recv(cx) {
+                Poll::Ready(Some(bytes)) => (self.bytes, self.written) = (bytes, 0),
+                Poll::Ready(None) => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    ready!(Pin::new(stream).poll_flush(cx))?;
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+/// Moves bytes both ways until either end has enough: the other side closes, `out` is dropped, or `take` says no.
+pub(super) async fn carry<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    out: &mut Outgoing,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut bytes = vec![0; 16 * 1024];
+    poll_fn(|cx| {
+        if let Poll::Ready(over) = out.poll_write(cx, stream) {
+            return Poll::Ready(over);
+        }
+        loop {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            take(buffer.filled())?;
+        }
+    })
+    .await
+}
+
+/// Class selector, DSCP = 8 * class (RFC 2474, section 4.2.2). A network that needs the mark sets it at its first switch.
+pub(super) fn mark(socket: SockRef<'_>, class: u8) {
+    drop(socket.set_tos_v4(u32::from(class) << 5));
+}
+
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let (idle, interval, count) = ALIVE;
+    let alive = socket2::TcpKeepalive::new()
+        .with_time(Duration::from_secs(idle))
+        .with_interval(Duration::from_secs(interval))
+        .with_retries(count);
+    SockRef::from(socket).set_tcp_keepalive(&alive)
+}
+
+/// Keeps a connection to a member until it is aborted.
+pub(super) async fn keep(inbox: Inbox, said: Arc<Peering>, peer: PeerId, class: u8, to: SocketAddrV4) {
+    let mut wait = RETRY.0;
+    loop {
+        match connect(&said, class, to).await {
+            Ok(socket) => {
+                let began = Instant::now();
+                let link = inbox.number();
+                let from = Some((peer, class));
+                drop(serve(&inbox, link, socket, *to.ip(), from).await);
+                // Who does not know us (yet) is not asked at once again.
+                if began.elapsed() > RETRY.1 {
+                    wait = RETRY.0;
+                }
+            }
+            Err(error) => inbox.put(Input::Unreachable {
+                peer,
+                why: format!("{to}: {error}"),
+            }),
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(RETRY.1);
+    }
+}
+
+async fn connect(said: &Peering, class: u8, to: SocketAddrV4) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((said.address, 0).into())?;
+    // Before the first packet, so that the handshake has the class as well.
+    mark(SockRef::from(&socket), class);
+    let socket = tokio::time::timeout(CONNECT, socket.connect(to.into())).await??;
+    prepare(&socket)?;
+    Ok(socket)
+}
+
+/// Takes connections of senders.
+pub(super) async fn accept(inbox: Inbox, listener: TcpListener) {
+    loop {
+        let Ok((socket, SocketAddr::V4(from))) = listener.accept().await else {
+            tokio::time::sleep(RETRY.0).await;
+            continue;
+        };
+        if prepare(&socket).is_err() {
+            continue;
+        }
+        let inbox = inbox.clone();
+        tokio::task::spawn_local(async move {
+            let link = inbox.number();
+            serve(&inbox, link, socket, *from.ip(), None).await
+        });
+    }
+}
+
+/// One connection from its beginning to its end; why it ended.
+async fn serve(
+    inbox: &Inbox,
+    link: u64,
+    mut socket: TcpStream,
+    address: Ipv4Addr,
+    dialed: Option<(PeerId, u8)>,
+) -> io::Error {
+    let (out, mut outgoing) = Out::new();
+    let marker = match SockRef::from(&socket).try_clone() {
+        Ok(clone) => clone,
+        Err(error) => return error,
+    };
+    inbox.put(Input::Opened {
+        link,
+        out,
+        marker,
+        address,
+        dialed,
+    });
+    let mut waiting = Vec::new();
+    let first = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let heard = Arc::clone(&first);
+    let controls = inbox.clone();
+    let carried = carry(&mut socket, &mut outgoing, move |bytes| {
+        waiting.extend_from_slice(bytes);
+        let mut taken = 0;
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        while let Some((control, length)) = Control::read(&waiting[taken..]).map_err(invalid)? {
+            taken += length;
+            heard.store(true, Ordering::Relaxed);
+            controls.put(Input::Control { link, control });
+        }
+        waiting.drain(..taken);
+        Ok(())
+    });
+    let mut carried = std::pin::pin!(carried);
+    let ended = match tokio::time::timeout(HELLO, carried.as_mut()).await {
+        Ok(ended) => ended,
+        Err(_) if first.load(Ordering::Relaxed) => carried.await,
+        Err(elapsed) => Err(elapsed.into()),
+    };
+    inbox.put(Input::Closed { link });
+    match ended {
+        Ok(()) => io::ErrorKind::ConnectionAborted.into(),
+        Err(error) => error,
+    }
+}
