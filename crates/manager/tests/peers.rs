@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use timebound_manager::{Loss, Manager};
 
 const GROUP: &str = "239.192.1.7";
@@ -145,4 +145,175 @@ fn with_a_tenth_of_all_datagrams_lost_each_quality_is_kept() {
         received.injected > 2_800 && received.datagrams_missed > 0,
         "{received:?}"
     );
+}
+
+/// A site of two whose managers may be ended and started again; clients find `m1` at a port that may change.
+struct Pair {
+    site: Site,
+    brokers: [Mosquitto; 2],
+    managers: [Option<Manager>; 2],
+    port: AtomicU16,
+}
+
+impl Pair {
+    /// Both have their state on disk, and the group is open.
+    fn start(test: u8) -> Option<Self> {
+        let brokers = [Mosquitto::start("")?, Mosquitto::start("")?];
+        let mut pair = Self {
+            site: Site::new(test),
+            brokers,
+            managers: [None, None],
+            port: AtomicU16::new(0),
+        };
+        pair.run(2);
+        pair.run(1);
+        joined(pair.managers[0].as_ref().unwrap());
+        Some(pair)
+    }
+
+    fn run(&mut self, number: u8) {
+        let at = usize::from(number) - 1;
+        let broker = &self.brokers[at];
+        let state = broker.path("state");
+        let manager = self
+            .site
+            .start(number, broker.port, Some(&state), Some(tenth(number.into())));
+        if number == 1 {
+            self.site.first(&manager, &[2]);
+            self.port.store(manager.addresses()[0].port(), Ordering::Relaxed);
+        } else {
+            self.site.other(&manager);
+        }
+        self.managers[at] = Some(manager);
+    }
+
+    /// Publishes `count` messages and does something when so many are acknowledged; what the subscriber at the other broker found.
+    fn publish(&mut self, qos: u8, count: usize, at: usize, what: impl FnOnce(&mut Self)) -> Vec<String> {
+        let name = format!("s{qos}");
+        let subscriber = Subscriber::start(self.brokers[1].port, &name, "plant/1", qos);
+        let done = Arc::new(AtomicUsize::new(0));
+        let port = Arc::new(AtomicU16::new(self.port.load(Ordering::Relaxed)));
+        let publisher = std::thread::spawn({
+            let (done, port) = (Arc::clone(&done), Arc::clone(&port));
+            move || {
+                let port = || port.load(Ordering::Relaxed);
+                publish_all(&port, &format!("p{qos}"), "plant/1", qos, count, &done);
+            }
+        });
+        soon("some are through", || done.load(Ordering::Relaxed) >= at);
+        what(self);
+        port.store(self.port.load(Ordering::Relaxed), Ordering::Relaxed);
+        publisher.join().unwrap();
+        let last = (count - 1).to_string();
+        soon("the last one is there", || subscriber.found().contains(&last));
+        let found = subscriber.found();
+        if qos == 2 {
+            let expected = numbers(count);
+            let wrong = found.iter().zip(&expected).position(|(one, other)| one != other);
+            assert_eq!(
+                (wrong, found.len()),
+                (None, count),
+                "once and in order: {:?}",
+                self.stats(2)
+            );
+        } else {
+            in_order_with_repetitions(&found, count);
+        }
+        found
+    }
+
+    fn stats(&self, number: usize) -> timebound_manager::contract::Peers {
+        self.managers[number - 1].as_ref().unwrap().stats().peers
+    }
+}
+
+/// All are there, and what comes again is what came a moment before.
+fn in_order_with_repetitions(found: &[String], count: usize) {
+    let (mut next, mut again) = (0, 0);
+    for one in found {
+        let number: usize = one.parse().unwrap();
+        assert!(number <= next, "{number} before {next}");
+        again += usize::from(number < next);
+        next = next.max(number + 1);
+    }
+    assert_eq!(next, count);
+    assert!(again <= count / 2, "{again} came again");
+}
+
+#[test]
+fn a_member_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing() {
+    let Some(mut pair) = Pair::start(2) else { return };
+    for qos in [2, 1] {
+        pair.publish(qos, 600, 200, |pair| {
+            // Without a word to anybody, as far as threads can: what is not on disk or at the broker is gone.
+            drop(pair.managers[1].take());
+            pair.run(2);
+        });
+    }
+    assert_eq!((pair.stats(1).undelivered, pair.stats(1).members_lost), (0, 0));
+}
+
+#[test]
+fn an_origin_that_is_killed_and_started_again_sends_what_its_publisher_repeats_once() {
+    let Some(mut pair) = Pair::start(3) else { return };
+    for qos in [2, 1] {
+        pair.publish(qos, 600, 200, |pair| {
+            drop(pair.managers[0].take());
+            pair.run(1);
+        });
+    }
+    assert_eq!(pair.stats(1).undelivered, 0);
+}
+
+#[test]
+fn a_broker_that_is_ended_and_started_again_gets_everything_once() {
+    let Some(mut pair) = Pair::start(4) else { return };
+    for qos in [2, 1] {
+        pair.publish(qos, 600, 200, |pair| {
+            pair.brokers[1].end();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            pair.brokers[1].run();
+        });
+    }
+    assert_eq!((pair.stats(1).undelivered, pair.stats(1).members_lost), (0, 0));
+}
+
+#[test]
+fn everybody_is_killed_in_turn() {
+    let Some(mut pair) = Pair::start(5) else { return };
+    let found = pair.publish(2, 1_500, 100, |pair| {
+        for round in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            drop(pair.managers[1].take());
+            pair.run(2);
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            if round == 1 {
+                pair.brokers[1].end();
+                pair.brokers[1].run();
+            }
+        }
+    });
+    assert_eq!(found.len(), 1_500);
+}
+
+#[test]
+fn a_member_that_stays_away_is_told_with_what_it_did_not_get_and_may_come_back() {
+    let Some(mut pair) = Pair::start(6) else { return };
+    drop(pair.managers[1].take());
+    let origin = pair.managers[0].as_ref().unwrap();
+    let (port, done) = (origin.addresses()[0].port(), AtomicUsize::new(0));
+    // Acknowledged after the loss is known, and not before.
+    publish_all(&|| port, "p", "plant/1", 1, 5, &done);
+    let stats = origin.stats().peers;
+    assert_eq!((stats.undelivered, stats.members_lost), (5, 1));
+    let told = event(origin, "undelivered");
+    assert_eq!((&told["group"], &told["member"]), (&json!("g1"), &json!("m2")));
+    pair.run(2);
+    joined(pair.managers[0].as_ref().unwrap());
+    let subscriber = Subscriber::start(pair.brokers[1].port, "s", "plant/1", 1);
+    publish_all(&|| port, "q", "plant/1", 1, 5, &done);
+    soon("it gets what is sent from then on", || {
+        subscriber.found().len() == 5
+    });
+    assert_eq!(pair.stats(1).undelivered, 5);
 }

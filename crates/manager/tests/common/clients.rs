@@ -310,6 +310,9 @@ pub(crate) fn publish_all(
             let Some((first, body)) = (if qos > 0 { connection.next()? } else { None }) else {
                 continue;
             };
+            if !matches!(first >> 4, 4 | 5 | 7) {
+                continue;
+            }
             let id = u16::from_be_bytes([body[0], body[1]]);
             match first >> 4 {
                 4 | 7 => drop(flight.remove(&id).map(|_| done.fetch_add(1, Ordering::Relaxed))),

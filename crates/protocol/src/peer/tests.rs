@@ -467,6 +467,24 @@ fn a_repetition_is_taken_when_the_first_one_is_and_not_before() {
 }
 
 #[test]
+fn what_its_sender_sends_again_to_another_life_of_the_receiver_is_not_delivered_twice() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.run(Time(10_000_000));
+    world
+        .receivers
+        .insert(0, Receiver::new(receiver::Limits::default()));
+    world.publish(&exactly_once(false, b"one"), 5).unwrap();
+    // The life before had handed it over and written that down, and had no time to say so.
+    world.receivers.get_mut(&0).unwrap().remember(5, STREAM, 1);
+    let mut effects = Vec::new();
+    world.sender.invite(world.now, 0, invitation(), &mut effects);
+    world.carry_out(effects);
+    world.run(Time(2_000_000_000));
+    assert!(!world.delivered.contains_key(&0));
+    assert_eq!(world.taken, [0]);
+}
+
+#[test]
 fn beyond_the_keys_that_are_remembered_messages_wait_for_a_release() {
     let mut world = World::new(perfect(1), 1, true);
     world.receivers.insert(
