@@ -341,7 +341,9 @@ impl Hub {
         self.apply_injected(class, effects);
         match result {
             Err(why) => {
-                self.trouble("broker", why.to_string());
+                if why != Ending::Again {
+                    self.trouble("broker", why.to_string());
+                }
                 self.broker_closed(class, Some(why));
             }
             Ok(()) if is_up && !was_up => self.trouble("broker", String::new()),

@@ -75,6 +75,9 @@ pub enum Ending {
     Malformed(#[from] Malformed),
     #[error("the broker sends what it may not")]
     Protocol,
+    /// The session of a former life is being thrown away.
+    #[error("a session of before is ended")]
+    Again,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +114,9 @@ pub struct Injector {
     state: State,
     /// Is there a session of ours at the broker, as far as we know?
     resumes: bool,
+    /// Is the one that is there to be thrown away? Not with the connection that is used: mosquitto 2.0 keeps no session over its own end if it
+    /// began with Clean Start.
+    discards: bool,
     /// Did the broker say so on this connection?
     has_session: bool,
     waiting: VecDeque<(Token, Vec<u8>)>,
@@ -138,6 +144,7 @@ impl Injector {
             password,
             state: State::Down,
             resumes: false,
+            discards: false,
             has_session: false,
             waiting: VecDeque::new(),
             flight: VecDeque::new(),
@@ -197,9 +204,9 @@ impl Injector {
         self.state = State::Greeting;
         let greeting = Greeting {
             client_id: &self.client_id,
-            clean: !self.resumes,
+            clean: self.discards,
             keep_alive: KEEP_ALIVE,
-            session_expiry: SESSION,
+            session_expiry: if self.discards { 0 } else { SESSION },
             user: self.user.as_deref(),
             password: self.password.as_deref(),
         };
@@ -368,6 +375,12 @@ impl Injector {
         if ack.reason >= 0x80 {
             return Err(Ending::Refused(ack.reason));
         }
+        let has_session = ack.packet & 1 == 1;
+        if self.discards || (has_session && !self.resumes) {
+            // What it has in flight is nothing that we know of, and would be taken for what we send.
+            self.discards = !self.discards;
+            return Err(Ending::Again);
+        }
         (self.window, self.most_bytes) = (usize::from(u16::MAX - 1), usize::MAX);
         (self.most_qos, self.retains) = (2, true);
         for property in ack.properties.iter() {
@@ -381,7 +394,6 @@ impl Injector {
         }
         self.state = State::Up;
         self.resumes = true;
-        let has_session = ack.packet & 1 == 1;
         if !has_session {
             self.reserved.clear();
         }
@@ -460,3 +472,6 @@ impl Injector {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
