@@ -142,7 +142,7 @@ def moved(net: Lab, held: Controller, folder: Path, count: int) -> None:
             managers[number].transact([Put(row) for row in asked(number, Side.SUBSCRIBE, "t", qos=0)])
 
         def row() -> GroupRow | None:
-            found = managers[1].snapshot().groups.get("m1>t")
+            found = managers[1].snapshot().groups.get("group:m1:t")
             whole = found is not None and found.members == ("m2", "m3") and found.state is ChannelState.PROVEN
             return found if whole else None
 

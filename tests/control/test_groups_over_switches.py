@@ -16,7 +16,7 @@ from tests.control.test_controller_over_switches import granted, serving
 from timebound.control.srt.rows import ChannelState, GroupRow, Side
 from timebound.control.srt.store import Delete, Put, Store
 
-GROUP = "m1>plant/a"
+GROUP = "group:m1:plant/a"
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,9 @@ def test_from_requests_to_datagrams_at_every_member_through_joins_failures_and_a
             until(lambda: shows(table, ("m2",)), 5, "a group with one member")
             row = row_of(table)
             assert row is not None
-            between = {name: channel for name, channel in table.snapshot().channels.items() if ">" in name}
+            between = {
+                name: channel for name, channel in table.snapshot().channels.items() if name.startswith("peers:")
+            }
             assert {name.rpartition(":")[2] for name in between} == {"tcp-to", "tcp-from", "udp"}
             assert {channel.state for channel in between.values()} == {ChannelState.PROVEN}
             listeners = [Listener(net, number, row.address) for number in (2, 3, 5)]

@@ -11,7 +11,7 @@ from timebound.control.planner import Site
 from timebound.control.srt.rows import ChannelState, GroupRow, Outcome
 from timebound.control.srt.store import Delete
 
-GROUP = "m1>t"
+GROUP = "group:m1:t"
 
 
 def pair() -> tuple[Bench, str, str]:

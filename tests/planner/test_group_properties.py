@@ -12,7 +12,7 @@ from planner_worlds import MS, Table, cut
 from timebound.control.planner import Site, State, answers, decide, judge, keep_up, needs, settled
 from timebound.scenario import load
 
-FEW = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 TIMES = st.sampled_from([10, 20, 50, 100, 300])
 
 

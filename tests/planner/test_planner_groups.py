@@ -8,7 +8,19 @@ import pytest
 from group_worlds import networks, subscribe_at
 from planner_worlds import MS, cut
 
-from timebound.control.planner import Site, State, answers, decide, judge, keep_up, offer_for, restore, settled
+from timebound.control.planner import (
+    Site,
+    State,
+    answers,
+    decide,
+    group_id,
+    judge,
+    keep_up,
+    offer_for,
+    restore,
+    settled,
+)
+from timebound.control.planner.between import peer_channel_id
 from timebound.control.srt.rows import ChannelState, Outcome
 from timebound.engine.runs import figures_only
 from timebound.scenario import load
@@ -26,7 +38,7 @@ def test_a_publisher_and_subscribers_of_two_other_networks_get_a_group_with_the_
     rows = answers(world, decided.state)
     (order,) = rows.groups.values()
     assert (order.row.id, order.row.origin, order.row.request, order.row.topic) == (
-        "m1>plant/a",
+        "group:m1:plant/a",
         "m1",
         publisher,
         "plant/a",
@@ -50,20 +62,26 @@ def test_managers_get_channels_for_what_they_tell_each_other_where_they_do() -> 
     world = table.world()
     requests = list(table.rows.requests)
     rows = answers(world, decide(world, State(), requests).state)
-    assert rows.groups and not [name for name in rows.channels if ">" in name], "QoS 0 is not acknowledged"
+    assert rows.groups and not [name for name in rows.channels if name.startswith("peers:")], (
+        "QoS 0 is not acknowledged"
+    )
     sure = table.publish(table.connect("h1", "m1", "m1"), "sure", qos=1, period_ns=100 * MS, deadline_ns=80 * MS)
     subscribe_at(table, 2, "sure", qos=1)
     world = table.world()
     rows = answers(world, decide(world, State(), list(table.rows.requests)).state)
-    priority = rows.groups["m1>sure"].row.priority
-    between = {name: row for name, row in rows.channels.items() if ">" in name}
-    assert set(between) == {f"m1>m2:{priority}:tcp-to", f"m2>m1:{priority}:tcp-from", f"m1>m2:{priority}:udp"}
-    to = between[f"m1>m2:{priority}:tcp-to"]
+    priority = rows.groups["group:m1:sure"].row.priority
+    between = {name: row for name, row in rows.channels.items() if name.startswith("peers:")}
+    assert set(between) == {
+        f"peers:m1>m2:{priority}:tcp-to",
+        f"peers:m2>m1:{priority}:tcp-from",
+        f"peers:m1>m2:{priority}:udp",
+    }
+    to = between[f"peers:m1>m2:{priority}:tcp-to"]
     assert (to.source_port, to.destination_port, to.protocol) == (0, 1884, "tcp")
-    back = between[f"m2>m1:{priority}:tcp-from"]
+    back = between[f"peers:m2>m1:{priority}:tcp-from"]
     assert (back.source_port, back.destination_port) == (1884, 0)
-    assert {name for name in rows.needs[sure] if ">" in name} == {"m1>sure", *between}
-    assert {name for name in rows.needs[at_once] if ">" in name} == {"m1>fast"}
+    assert {name for name in rows.needs[sure] if name[:5] in ("peers", "group")} == {"group:m1:sure", *between}
+    assert {name for name in rows.needs[at_once] if name[:5] in ("peers", "group")} == {"group:m1:fast"}
 
 
 def test_a_group_keeps_its_id_address_and_tree_while_members_come_and_go_and_goes_with_the_last() -> None:
@@ -74,7 +92,7 @@ def test_a_group_keeps_its_id_address_and_tree_while_members_come_and_go_and_goe
     alone = decide(world, State(), [publisher, first]).state
     second = subscribe_at(table, 3, "t")
     both = decide(table.world(), alone, [second]).state
-    before, after = alone.groups["m1>t"], both.groups["m1>t"]
+    before, after = alone.groups["group:m1:t"], both.groups["group:m1:t"]
     assert (before.managers, after.managers) == (("m2",), ("m2", "m3"))
     assert (before.address, before.priority, before.tree.ways["m2"]) == (
         after.address,
@@ -83,12 +101,12 @@ def test_a_group_keeps_its_id_address_and_tree_while_members_come_and_go_and_goe
     )
     del table.rows.requests[first]
     left = keep_up(table.world(), both).state
-    assert left.groups["m1>t"].managers == ("m3",) and left.groups["m1>t"].address == after.address
+    assert left.groups["group:m1:t"].managers == ("m3",) and left.groups["group:m1:t"].address == after.address
     del table.rows.requests[second]
     empty = keep_up(table.world(), left).state
     assert not empty.groups and not empty.peers and publisher in empty.granted
     rows = answers(table.world(), settled(table.world(), empty))
-    assert not rows.groups and not [name for name in rows.channels if ">" in name]
+    assert not rows.groups and not [name for name in rows.channels if name.startswith("peers:")]
 
 
 def test_publishers_of_one_topic_at_one_manager_share_a_group_and_those_of_others_do_not() -> None:
@@ -98,7 +116,7 @@ def test_publishers_of_one_topic_at_one_manager_share_a_group_and_those_of_other
     subscribe_at(table, 2, "t")
     world = table.world()
     rows = answers(world, decide(world, State(), list(table.rows.requests)).state)
-    shared, single = rows.groups["m1>t"], rows.groups["m3>t"]
+    shared, single = rows.groups["group:m1:t"], rows.groups["group:m3:t"]
     assert shared.row.request == "r1" and shared.row.rate_bps == 2 * single.row.rate_bps
     assert shared.row.address != single.row.address
 
@@ -134,7 +152,7 @@ def test_a_deadline_that_holds_at_home_but_not_in_another_network_refuses_the_su
     row = table.rows.requests[far]
     table.rows.requests[far] = replace(row, requirements=replace(row.requirements, deadline_ns=offer.deadline_ns))
     after = decide(table.world(), state, [far]).state
-    assert far in after.granted and after.groups["m1>t"].managers == ("m3",)
+    assert far in after.granted and after.groups["group:m1:t"].managers == ("m3",)
 
 
 def test_a_tree_goes_another_way_when_a_link_fails_and_what_has_none_is_told() -> None:
@@ -143,14 +161,14 @@ def test_a_tree_goes_another_way_when_a_link_fails_and_what_has_none_is_told() -
     subscribe_at(table, 2, "t"), subscribe_at(table, 3, "t")
     world = table.world()
     state = decide(world, State(), list(table.rows.requests)).state
-    used = next(name for name in state.groups["m1>t"].tree.links if name.startswith("s1->"))
+    used = next(name for name in state.groups["group:m1:t"].tree.links if name.startswith("s1->"))
     a, b = used.split("->")
     table.network = cut(table.network, a, b)
     kept = keep_up(table.world(), state)
     assert not kept.displaced
-    moved = kept.state.groups["m1>t"]
+    moved = kept.state.groups["group:m1:t"]
     assert used not in moved.tree.links and moved.managers == ("m2", "m3")
-    assert moved.address == state.groups["m1>t"].address
+    assert moved.address == state.groups["group:m1:t"].address
     for other in ("s1", "s2"):
         table.network = cut(table.network, "s3", other)
     rest = keep_up(table.world(), kept.state).state
@@ -200,3 +218,12 @@ def test_without_priorities_everything_has_one_class_and_deadlines_are_kept_all_
     assert slow in decided.state.granted
     fresh = judge(world, replace(decided.state, judged=None))
     assert fresh.holds
+
+
+def test_no_topic_makes_the_id_of_another_group_or_of_a_channel() -> None:
+    ids = [group_id(origin, topic) for origin in ("a", "a:b", "a>b", "group") for topic in ("c", "b:c", "up", ":c")]
+    assert len(set(ids)) == len(ids)
+    channel = peer_channel_id("a", "b", 4, "udp")
+    assert not any(
+        group_id(origin, topic) == channel for origin in ("a", "peers") for topic in ("b:4:udp", "a>b:4:udp")
+    )

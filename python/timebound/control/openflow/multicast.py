@@ -29,6 +29,8 @@ from timebound.control.topology import PortId, Topology
 log = logging.getLogger(__name__)
 
 _NOTHING = Branches((), ())
+_REPLANNED_WITHIN_S = 0.25
+"""So long nobody is told that a tree has lost a link."""
 
 
 @dataclass(slots=True)
@@ -226,7 +228,7 @@ class Trees:
                     self._order(held, self._install)
             elif dead := self._dead(held.branches):
                 if held.state is not ChannelState.BROKEN:
-                    self._order(held, self._break_for(dead))
+                    self._network.spawn(self._break_later(held, dead, held.orders))
             elif held.state is ChannelState.BROKEN and self._ready(held.branches):
                 self._order(held, self._install)
 
@@ -245,6 +247,12 @@ class Trees:
     def probe_caught(self, frame: Frame, at: PortId, *, astray: bool) -> bool:
         """`Listener`."""
         return self._channels.probe_caught(frame, at, astray=astray)
+
+    async def _break_later(self, held: _Held, reason: str, order: int) -> None:
+        """Whoever plans trees has heard of the link as well, and nearly always orders another one at once: then this one was never given up."""
+        await asyncio.sleep(_REPLANNED_WITHIN_S)
+        if held.orders == order and self._held.get(held.id) is held and self._dead(held.branches):
+            self._order(held, self._break_for(reason))
 
     def _break_for(self, reason: str) -> Callable[[_Held, int], Awaitable[None]]:
         async def break_it(held: _Held, order: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from timebound.control.enforcer import GroupOrder
 from timebound.control.planner import between
+from timebound.control.planner.groups import Need, needs
 from timebound.control.planner.judge import Judged
 from timebound.control.planner.layout import Pair
 from timebound.control.planner.loads import Load, links_of
@@ -44,6 +45,7 @@ def answers(world: World, state: State) -> Answers:
     between.add(world, state, judged, found.groups, found.channels)
     for connection in sorted(state.routes):
         _add_channels(world, state, connection, loads, found)
+    wanted = needs(world, state)
     for request, demand in sorted(state.granted.items()):
         pairs = [pair for pair in judged.layout.pairs.values() if demand in (pair.publisher, pair.subscriber)]
         needed = {name for pair in pairs for name in _channels_of(pair, found.channels)}
@@ -51,13 +53,14 @@ def answers(world: World, state: State) -> Answers:
             name for pair in pairs for name in between.of_pair(world, judged, pair, found.groups, found.channels)
         }
         found.needs[request] = tuple(sorted(needed))
-        found.verdicts[request] = _verdict(world, state, judged, request, pairs, loads)
+        found.verdicts[request] = _verdict(world, state, wanted, judged, request, pairs, loads)
     return found
 
 
 def _verdict(
     world: World,
     state: State,
+    wanted: Mapping[str, Need],
     judged: Judged,
     request: str,
     pairs: list[Pair],
@@ -75,7 +78,7 @@ def _verdict(
         told.append("the deadline is the period, as none is stated")
     if demand.side is Side.SUBSCRIBE and not pairs:
         told.append("no publisher with a guarantee has a topic that matches yet: its channel comes with the first")
-    trouble = between.trouble(world, state, demand)
+    trouble = between.trouble(world, state, wanted, demand)
     if trouble:
         told.append(trouble)
     if load is not None and own is not None and load.priority > own:

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 
 from timebound.control.enforcer import GroupOrder
 from timebound.control.planner.demand import Demand
-from timebound.control.planner.groups import group_id, member_of, pair_of, sends
+from timebound.control.planner.groups import Need, group_id, member_of, named, pair_of, sends
 from timebound.control.planner.judge import Judged
 from timebound.control.planner.layout import Pair
 from timebound.control.planner.loads import Load, links_of
 from timebound.control.planner.state import Group, State
-from timebound.control.planner.topics import matches
 from timebound.control.planner.world import Ends, World
 from timebound.control.srt.rows import ChannelRow, ChannelState, GroupRow, Side
 
@@ -32,7 +31,7 @@ def add(
     if prediction is None or not judged.layout.groups:
         return
     flows = {f"flows[{index}]": flow.name for index, flow in enumerate(judged.layout.scenario.flows)}
-    named = {short: name for name, short in world.names.items()}
+    hosts = {short: name for name, short in world.names.items()}
     managers = {host: name for name, host in reversed(list(world.peers.items()))}
     data: dict[str, Load] = {}
     control: dict[tuple[str, str, int, str], Load] = {}
@@ -49,7 +48,7 @@ def add(
         else:
             # Group hosts are those of its managers; of several managers on one host the members decide.
             here = {host: name for name, host in (*found.members, (found.origin, found.tree.source))}
-            source, target = named[stream.source], named[stream.destinations[0]]
+            source, target = hosts[stream.source], hosts[stream.destinations[0]]
             ends = here.get(source, managers[source]), here.get(target, managers[target])
             kind = KINDS[0] if ends[0] == found.origin else KINDS[1]
             control.setdefault((*ends, found.priority, kind), Load()).add(prediction, stream)
@@ -117,7 +116,7 @@ def _channel(
     name = peer_channel_id(source, target, priority, kind)
     channels[name] = ChannelRow(
         id=name,
-        connection=">".join(pair),
+        connection=named(pair),
         requests=(),
         protocol=kind.partition("-")[0],
         source_address=ends[0],
@@ -135,7 +134,7 @@ def _channel(
 
 def peer_channel_id(source: str, target: str, priority: int, kind: str) -> str:
     """The id of a channel between two managers; the same whenever they need one."""
-    return f"{source}>{target}:{priority}:{kind}"
+    return f"{named((source, target))}:{priority}:{kind}"
 
 
 def of_pair(
@@ -154,8 +153,8 @@ def of_pair(
             yield name
 
 
-def trouble(world: World, state: State, demand: Demand) -> str:
-    """Why a request's messages to or from other networks are not guaranteed; nothing if they are, or if there are none."""
+def trouble(world: World, state: State, wanted: Mapping[str, Need], demand: Demand) -> str:
+    """Why a request's messages to or from other networks are not guaranteed; nothing if they are, or if there are none. `wanted`: the state's `needs`."""
     connection = world.tables.connections.get(demand.connection)
     ends = world.ends(demand.connection)
     if connection is None or not isinstance(ends, Ends):
@@ -171,12 +170,8 @@ def trouble(world: World, state: State, demand: Demand) -> str:
         return ""
     if not sends(world, demand, ends):
         return "messages to other networks go without guarantee: clients reach its manager at another host than its peers do"
-    group = state.groups.get(group_id(connection.manager, demand.topic))
-    lost = set()
-    for other in state.of_side(Side.SUBSCRIBE):
-        place = world.ends(other.connection)
-        member = member_of(world, place.system) if isinstance(place, Ends) else None
-        if member is not None and world.apart(connection.manager, member) and matches(other.topic, demand.topic):
-            reached = group is not None and member in group.managers
-            lost |= set() if reached else {member}
+    id = group_id(connection.manager, demand.topic)
+    if id not in wanted:
+        return ""
+    lost = wanted[id].members.keys() - set(state.groups[id].managers if id in state.groups else ())
     return f"there is no way to {', '.join(sorted(lost))} through the network now" if lost else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from urllib.parse import quote, unquote
 
 from timebound.control.planner.demand import Demand
 from timebound.control.planner.routes import Way, cheapest, is_live
@@ -43,8 +44,8 @@ def class_of(demand: Demand, site: Site, publishers: list[Demand]) -> int:
 
 
 def group_id(origin: str, topic: str) -> str:
-    """The same whenever this manager needs a group for this topic."""
-    return f"{origin}>{topic}"
+    """The same whenever this manager needs a group for this topic, and no other's. Topics are what clients choose: no group's id is a channel's."""
+    return f"group:{quote(origin, safe='')}:{topic}"
 
 
 def member_of(world: World, system: tuple[str, int]) -> str | None:
@@ -155,6 +156,17 @@ def _peers(world: World, state: State, groups: Mapping[str, Group]) -> dict[tupl
     return found
 
 
+def named(pair: tuple[str, str]) -> str:
+    """Two managers as one text (`ChannelRow.connection` of what they tell each other)."""
+    return "peers:" + ">".join(quote(name, safe="") for name in pair)
+
+
+def _pair_named(text: str) -> tuple[str, str] | None:
+    first, arrow, second = text.removeprefix("peers:").partition(">")
+    pair = unquote(first), unquote(second)
+    return pair if arrow and named(pair) == text else None
+
+
 def pair_of(a: str, b: str) -> tuple[str, str]:
     """Two managers in order."""
     return (a, b) if a < b else (b, a)
@@ -202,10 +214,13 @@ def restored_peers(world: World) -> dict[tuple[str, str], Way]:
     """Ways of managers' TCP connections by their channels."""
     found: dict[tuple[str, str], Way] = {}
     for row in world.tables.channels.values():
-        first, _, second = row.connection.partition(">")
-        if first >= second or first not in world.peers or second not in world.peers:
+        pair = _pair_named(row.connection)
+        if pair is None or pair[0] not in world.peers or pair[1] not in world.peers:
             continue
+        first, second = pair
         links = [world.two_way.links.get(name) for name in row.links]
+        if row.source_address != world.tables.managers[first].peer_address:
+            continue
         way = (world.peers[first], *(link.target for link in links if link is not None))
         joined = all(a is not None and b is not None and a.target == b.source for a, b in itertools.pairwise(links))
         if joined and None not in links and way[-1] == world.peers[second]:
