@@ -57,6 +57,10 @@ def test_only_emulated_channels_need_switches_that_take_longer() -> None:
 
     assert switch("mqtt-bridged") == ("fabric", 20_000)
     assert switch("mrt-mqtt") == ("ovs", 20_000_000)
+    # Over such switches the controller would refuse what the paper's deadlines may be; classes stay.
+    plain, slow = (scenario_of(cell("mrt-mqtt"), 0, emulated=emulated).flows for emulated in (False, True))
+    assert {flow.deadline_ns for flow in plain} == {15_000_000, 10_000_000} != {flow.deadline_ns for flow in slow}
+    assert [flow.priority for flow in plain] == [flow.priority for flow in slow] == [4, 5]
 
 
 def test_a_cell_has_bounds_above_what_is_simulated_on_every_path() -> None:
@@ -88,6 +92,19 @@ def test_a_run_that_does_not_carry_its_load_is_said_to(tmp_path: Path) -> None:
     assert held_back is not None and "50% were sent" in held_back
     late = measure.load_not_kept(found(due, due // 10), scenario)
     assert late is not None and "10% had not arrived" in late
+
+
+def test_the_last_answer_to_a_request_counts(tmp_path: Path) -> None:
+    assert measure.channels(tmp_path) == {}
+    lines = [
+        {"what": "verdict", "id": "a", "outcome": "unavailable"},
+        {"what": "verdict", "id": "b", "outcome": "refused"},
+        {"what": "channel", "id": "a", "outcome": "proven"},
+        {"what": "verdict", "id": "a", "outcome": "granted"},
+    ]
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "controller-audit.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert measure.channels(tmp_path) == {"granted": 1, "refused": 1}
 
 
 def test_an_experiment_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

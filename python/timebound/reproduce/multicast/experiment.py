@@ -142,16 +142,15 @@ def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootle
             }
             continue
         found = measure.emulated(folder, done.summary)
-        too_much = measure.load_not_kept(found, scenario)
-        if too_much is not None:
-            certificate = {
-                **certificate,
-                "verdict": "disturbed",
-                "reasons": [*certificate["reasons"], too_much],
-            }
+        channels = measure.channels(folder)
+        wrong = [measure.load_not_kept(found, scenario), _without_channel(channels)]
+        if any(wrong):
+            reasons = [*(reason for reason in wrong if reason), *certificate["reasons"]]
+            certificate = {**certificate, "verdict": "disturbed", "reasons": reasons}
         figures = {
             "emulated": found,
             "certificate": certificate,
+            "channels": channels,
             "violations": len(done.summary["violations"]),
             "not_emulated": None,
             "attempts": attempt,
@@ -165,6 +164,15 @@ def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootle
             break
     assert best is not None
     return best
+
+
+def _without_channel(channels: dict[str, int]) -> str | None:
+    """Why messages of a run went as best effort although their clients asked for a channel."""
+    missing = {outcome: number for outcome, number in channels.items() if outcome != "granted"}
+    if not missing:
+        return None
+    said = ", ".join(f"{number} {outcome}" for outcome, number in missing.items())
+    return f"of {sum(channels.values())} requests for channels not all were granted ({said}): their messages went as best effort"
 
 
 def _cell(cell: Cell, iterations: list[dict[str, Any]]) -> dict[str, Any]:
@@ -182,6 +190,7 @@ def _cell(cell: Cell, iterations: list[dict[str, Any]]) -> dict[str, Any]:
         "reasons": list(dict.fromkeys(reason for each in disturbed for reason in each["reasons"])),
         "not_emulated": missing[0] if missing else None,
         "violations": sum(entry.get("violations", 0) for entry in iterations),
+        "channels": next((entry["channels"] for entry in reversed(iterations) if entry.get("channels")), {}),
         "attempts": max(entry["attempts"] for entry in iterations),
         "busiest": iterations[0]["busiest"],
         "paths": measure.combined(iterations),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,19 @@ def _spread(values_ns: Any) -> dict[str, Any]:
         "p99_us": micros(int(quantiles[99])),
         "quantiles_us": [micros(float(value)) for value in quantiles],
     }
+
+
+def channels(folder: Path) -> dict[str, int]:
+    """What the controller answered last to each request: how many by outcome; empty without a controller."""
+    audit = folder / "logs" / "controller-audit.jsonl"
+    if not audit.exists():
+        return {}
+    last: dict[str, str] = {}
+    for text in audit.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(text)
+        if entry["what"] == "verdict":
+            last[entry["id"]] = entry["outcome"]
+    return dict(sorted(Counter(last.values()).items()))
 
 
 def certificate(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -265,7 +265,9 @@ def _time(found: Mapping[str, Any] | None, key: str) -> Cell:
 def _runs(result: Mapping[str, Any]) -> Markup:
     rows = []
     for cell in result["cells"]:
-        said = [VERDICTS[cell["verdict"]], cell["not_emulated"] or "", *cell["reasons"][:3]]
+        channels = ", ".join(f"{number} {outcome}" for outcome, number in cell["channels"].items())
+        asked = f"requests for channels: {channels}" if channels else ""
+        said = [VERDICTS[cell["verdict"]], cell["not_emulated"] or "", asked, *cell["reasons"][:3]]
         busiest = ", ".join(f"{port['port']} {port['utilisation']:.2f}" for port in cell["busiest"][:3])
         unbounded = sorted({entry["reason"] for entry in cell["paths"] if entry["reason"]})
         rows.append(
