@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.control.nets import topology
-from timebound.control.openflow import routing
-from timebound.control.openflow.routing import (
+from timebound.control import routing
+from timebound.control.routing import (
     all_simple_ways,
     bucket_weights,
     cheapest_way,

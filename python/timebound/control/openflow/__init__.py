@@ -3,7 +3,6 @@
 Modules, each using those above it and none below:
 
 - `rules`, `frames`, `lldp`: rules, meters and groups as values; frames as bytes; the frames that find links. Pure.
-- `disjoint`, `routing`: ways through a `Topology`. Pure.
 - `description`, `learned`, `forwarding`, `channels`, `branches`, `states`, `counters`: what the site says, what was seen, what best effort, channels and
   multicast trees need in each switch, the states of channels, rates over a window. Pure: time is an argument.
 - `settings`: what may be configured.

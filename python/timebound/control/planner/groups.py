@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import quote, unquote
 
 from timebound.control.planner.demand import Demand
-from timebound.control.planner.routes import Way, cheapest, is_live
+from timebound.control.planner.routes import Way, cheapest, free_bps, is_live
 from timebound.control.planner.site import Site
 from timebound.control.planner.state import Group, State
 from timebound.control.planner.topics import bare, matches
@@ -127,12 +127,9 @@ def _works(world: World, found: Tree) -> bool:
 
 
 def _free(world: World, reserved: Mapping[str, int]) -> Topology:
-    """The network with the rates that nobody has reserved: at least a twentieth of each, so that no link is gone."""
-    named = world.names
-    links = {}
-    for name, link in world.two_way.links.items():
-        used = reserved.get(f"{named[link.source]}->{named[link.target]}", 0)
-        links[name] = replace(link, rate_bps=max(link.rate_bps - used, link.rate_bps // 20, 1))
+    """The network with the rates that nobody has reserved."""
+    free = free_bps(world, reserved)
+    links = {name: replace(link, rate_bps=free[name]) for name, link in world.two_way.links.items()}
     return replace(world.two_way, links=links)
 
 

@@ -1,85 +1,60 @@
-"""Ways through the live network, cheapest first, and ways that share no link with another."""
+"""Ways through the live network as nodes, in the order in which they are tried, and ways that share no link with another. The search is `control.routing`."""
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Iterator, Mapping
 
+from timebound.control import routing
 from timebound.control.planner.world import World
 from timebound.control.topology import Link
 
 Way = tuple[str, ...]
 """Switches and hosts in order, from host to host."""
-_FRAME_BITS = 1538 * 8
-"""A full Ethernet frame on the wire: what every port is charged for."""
 
 
-def cost_ns(world: World, link: Link, reserved: Mapping[str, int]) -> int:
-    """What a link adds to a way: one full frame at the rate that is not reserved (so busy links are dearer), its delay, and the switch behind it."""
-    free = max(link.rate_bps - reserved.get(link.name, 0), link.rate_bps // 20, 1)
-    switch = world.topology.switches.get(link.target)
-    return _FRAME_BITS * 1_000_000_000 // free + link.delay_ns[1] + (0 if switch is None else switch.delay_ns[1])
+def free_bps(world: World, reserved: Mapping[str, int]) -> dict[str, int]:
+    """Link -> bit/s that nobody has reserved, at least a twentieth of its rate: a busy link is dear, but not gone. `reserved` by the link's ends
+    as scenarios name them."""
+    named = world.names
+    found = {}
+    for name, link in world.two_way.links.items():
+        used = reserved.get(f"{named[link.source]}->{named[link.target]}", 0)
+        found[name] = max(link.rate_bps - used, link.rate_bps // 20, 1)
+    return found
 
 
-def cheapest(
-    world: World,
-    source: str,
-    target: str,
-    reserved: Mapping[str, int],
-    without: frozenset[tuple[str, str]] = frozenset(),
-    avoided: frozenset[str] = frozenset(),
-) -> Way | None:
-    """The way of least cost that takes none of some links and passes none of some nodes (Dijkstra); hosts do not forward."""
-    if source == target:
-        return (source,)
-    best: dict[str, int] = {source: 0}
-    queue: list[tuple[int, int, Way]] = [(0, 0, (source,))]
-    while queue:
-        cost, hops, way = heapq.heappop(queue)
-        node = way[-1]
-        if node == target:
-            return way
-        if cost > best.get(node, cost) or (node != source and node in world.topology.hosts):
-            continue
-        for neighbour in world.neighbours.get(node, ()):
-            if (node, neighbour) in without or neighbour in avoided:
-                continue
-            total = cost + cost_ns(world, world.links[node, neighbour], reserved)
-            if total < best.get(neighbour, total + 1):
-                best[neighbour] = total
-                heapq.heappush(queue, (total, hops + 1, (*way, neighbour)))
-    return None
+def cost_of(world: World, reserved: Mapping[str, int]) -> routing.Cost:
+    """What a link adds to a way, ns: one full frame at the rate that is not reserved, its delay, and the switch behind it."""
+    sending = routing.delay_and_free_bandwidth(free_bps(world, reserved))
+
+    def cost(link: Link) -> float:
+        switch = world.topology.switches.get(link.target)
+        return sending(link) + (0 if switch is None else switch.delay_ns[1])
+
+    return cost
 
 
 def ways(world: World, source: str, target: str, reserved: Mapping[str, int]) -> Iterator[Way]:
-    """All simple ways in order of cost (Yen 1971), as many as are asked for."""
-    first = cheapest(world, source, target, reserved)
-    if first is None:
+    """All simple ways in the order in which they are to be tried (`routing.ways_to_try`), as many as are asked for."""
+    if source == target:
+        yield (source,)
         return
-    found, candidates, seen = [first], [(0, first)][:0], {first}
-    yield first
-    while True:
-        last = found[-1]
-        for index in range(len(last) - 1):
-            root = last[: index + 1]
-            taken = frozenset((way[index], way[index + 1]) for way in found if way[: index + 1] == root)
-            spur = cheapest(world, root[-1], target, reserved, taken, frozenset(root[:-1]))
-            if spur is None:
-                continue
-            way = root[:-1] + spur
-            if way not in seen:
-                seen.add(way)
-                heapq.heappush(candidates, (way_cost(world, way, reserved), way))
-        if not candidates:
-            return
-        found.append(heapq.heappop(candidates)[1])
-        yield found[-1]
+    for found in routing.ways_to_try(world.two_way, source, target, cost_of(world, reserved)):
+        yield _nodes(world, found)
 
 
-def way_cost(world: World, way: Way, reserved: Mapping[str, int]) -> int:
-    """Sum over its links, ns."""
-    return sum(cost_ns(world, world.links[ends], reserved) for ends in itertools.pairwise(way))
+def cheapest(world: World, source: str, target: str, reserved: Mapping[str, int]) -> Way | None:
+    """The way of least cost."""
+    if source == target:
+        return (source,)
+    found = routing.cheapest_way(world.two_way, source, target, cost_of(world, reserved))
+    return None if found is None else _nodes(world, found)
+
+
+def _nodes(world: World, found: routing.Way) -> Way:
+    links = world.two_way.links
+    return (links[found[0]].source, *(links[name].target for name in found))
 
 
 def disjoint(world: World, way: Way, reserved: Mapping[str, int]) -> Way | None:
@@ -88,9 +63,13 @@ def disjoint(world: World, way: Way, reserved: Mapping[str, int]) -> Way | None:
     inner = list(itertools.pairwise(way))[1:-1]
     if not inner:
         return None
-    without = frozenset(inner) | {ends[::-1] for ends in inner}
-    apart = cheapest(world, way[0], way[-1], reserved, without, frozenset(way[2:-2]))
-    return apart or cheapest(world, way[0], way[-1], reserved, without)
+    without = {world.links[ends].name for pair in inner for ends in (pair, pair[::-1])}
+    cost = cost_of(world, reserved)
+    for avoided in (way[2:-2], ()):
+        found = routing.cheapest_way(world.two_way, way[0], way[-1], cost, without, avoided)
+        if found is not None:
+            return _nodes(world, found)
+    return None
 
 
 def is_live(world: World, way: Way) -> bool:

@@ -64,14 +64,6 @@ class World:
         return link.up and all(switch.connected for switch in ends)
 
     @cached_property
-    def neighbours(self) -> dict[str, list[str]]:
-        """Who is at the other end of live links, in order of their names."""
-        found: dict[str, list[str]] = {}
-        for source, target in sorted(self.links):
-            found.setdefault(source, []).append(target)
-        return found
-
-    @cached_property
     def names(self) -> dict[str, str]:
         """Switch or host -> its name in a scenario, which has fewer characters."""
         found: dict[str, str] = {}

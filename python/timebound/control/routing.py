@@ -8,11 +8,12 @@ names, so that the same topology always gives the same ways.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from timebound.control.openflow.disjoint import Arc, two_disjoint
+from timebound.control.disjoint import Arc, two_disjoint
 from timebound.control.topology import Link, Topology
 
 Way = tuple[str, ...]
@@ -21,6 +22,8 @@ Adjacency = Mapping[str, Sequence[Link]]
 
 MOST_BUCKET_WEIGHT = 10.0
 """RT-MQTT, eq. 1: bucket weights are at least 0 and below this."""
+MOST_WEIGHTED = 64
+"""Between two hosts that have more ways than this, they are not all looked at: their number grows exponentially with the network."""
 
 
 def one_per_link(link: Link) -> float:
@@ -121,37 +124,64 @@ class WeightedWay:
 
 def weighted_ways(topology: Topology, source: str, target: str, cost: Cost = one_per_link) -> list[WeightedWay]:
     """All simple ways with path and bucket weights, the greatest bucket weight first."""
-    ways = all_simple_ways(topology, source, target)
+    return _weighted(topology, all_simple_ways(topology, source, target), cost)
+
+
+def ways_to_try(topology: Topology, source: str, target: str, cost: Cost = one_per_link) -> Iterator[Way]:
+    """Ways in the order in which a reservation tries them: by bucket weight (RT-MQTT, eq. 1), the greatest first, where there are up to
+    `MOST_WEIGHTED`; in larger networks the cheapest first, as many as are asked for."""
+    few = all_simple_ways(topology, source, target, most=MOST_WEIGHTED + 1)
+    if len(few) > MOST_WEIGHTED:
+        yield from by_cost(topology, source, target, cost)
+    else:
+        yield from (way.links for way in _weighted(topology, few, cost))
+
+
+def _weighted(topology: Topology, ways: Sequence[Way], cost: Cost) -> list[WeightedWay]:
     costs = [path_weight(topology, way, cost) for way in ways]
     usable_ways = [(way, weight) for way, weight in zip(ways, costs, strict=True) if math.isfinite(weight)]
     buckets = bucket_weights([weight for _way, weight in usable_ways])
     weighted = [WeightedWay(way, weight, bucket) for (way, weight), bucket in zip(usable_ways, buckets, strict=True)]
-    return sorted(weighted, key=lambda way: (way.path_weight, len(way.links), way.links))
+    # Path weights decide between bucket weights that rounding makes equal.
+    return sorted(weighted, key=lambda way: (-way.bucket_weight, way.path_weight, len(way.links), way.links))
 
 
-def cheapest_way(topology: Topology, source: str, target: str, cost: Cost = one_per_link) -> Way | None:
-    """The cheapest way (Dijkstra), or `None`."""
-    return _dijkstra(usable(topology, source, target), source, target, cost)
+def cheapest_way(
+    topology: Topology,
+    source: str,
+    target: str,
+    cost: Cost = one_per_link,
+    without: Collection[str] = (),
+    avoided: Collection[str] = (),
+) -> Way | None:
+    """The cheapest way (Dijkstra) that takes none of the links `without` and passes none of the nodes `avoided`, or `None`."""
+    return _dijkstra(usable(topology, source, target), source, target, cost, without, avoided)
 
 
 def cheapest_ways(topology: Topology, source: str, target: str, k: int, cost: Cost = one_per_link) -> list[Way]:
-    """The `k` cheapest simple ways, the cheapest first (Yen 1971)."""
+    """The `k` cheapest simple ways, the cheapest first."""
+    return list(itertools.islice(by_cost(topology, source, target, cost), max(0, k)))
+
+
+def by_cost(topology: Topology, source: str, target: str, cost: Cost = one_per_link) -> Iterator[Way]:
+    """All simple ways, the cheapest first, each worked out when it is asked for (Yen 1971)."""
     adjacency = usable(topology, source, target)
     first = _dijkstra(adjacency, source, target, cost)
-    if first is None or k < 1:
-        return []
+    if first is None:
+        return
     found = [first]
+    yield first
     candidates: list[tuple[float, int, Way]] = []
     seen = {first}
-    while len(found) < k:
+    while True:
         for way in _deviations(topology, adjacency, target, found, cost):
             if way not in seen:
                 seen.add(way)
                 heapq.heappush(candidates, (path_weight(topology, way, cost), len(way), way))
         if not candidates:
-            break
+            return
         found.append(heapq.heappop(candidates)[2])
-    return found
+        yield found[-1]
 
 
 def _deviations(
