@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +96,26 @@ def test_a_run_that_does_not_carry_its_load_is_said_to(tmp_path: Path) -> None:
 
 
 def test_the_last_answer_to_a_request_counts(tmp_path: Path) -> None:
-    assert measure.channels(tmp_path) == {}
+    scenario = scenario_of(cell(), 0, emulated=True)
+    assert measure.channels(tmp_path, scenario) == {}
+    (tmp_path / "live.json").write_text(json.dumps({"epoch_unix_ns": 1_000 * SECOND}))
+
+    def said(second: int, what: str, request: str, outcome: str) -> dict[str, str]:
+        time = datetime.fromtimestamp(second, UTC).isoformat()
+        return {"time": time, "what": what, "id": request, "outcome": outcome, "side": "publish"}
+
     lines = [
-        {"what": "verdict", "id": "a", "outcome": "unavailable"},
-        {"what": "verdict", "id": "b", "outcome": "refused"},
-        {"what": "channel", "id": "a", "outcome": "proven"},
-        {"what": "verdict", "id": "a", "outcome": "granted"},
+        said(999, "verdict", "a", "unavailable"),
+        said(999, "verdict", "b", "refused"),
+        said(1000, "channel", "a", "proven"),
+        said(1000, "verdict", "c", "unavailable") | {"side": "subscribe"},
+        said(1001, "verdict", "a", "granted"),
+        # The run ends after 2 s of warm-up and one that counts.
+        said(1004, "verdict", "a", "unavailable"),
     ]
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "controller-audit.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert measure.channels(tmp_path) == {"granted": 1, "refused": 1}
+    assert measure.channels(tmp_path, scenario) == {"granted": 1, "refused": 1}
 
 
 def test_an_experiment_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

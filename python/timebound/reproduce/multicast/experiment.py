@@ -142,7 +142,7 @@ def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootle
             }
             continue
         found = measure.emulated(folder, done.summary)
-        channels = measure.channels(folder)
+        channels = measure.channels(folder, scenario)
         wrong = [measure.load_not_kept(found, scenario), _without_channel(channels)]
         if any(wrong):
             reasons = [*(reason for reason in wrong if reason), *certificate["reasons"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +111,20 @@ def _spread(values_ns: Any) -> dict[str, Any]:
     }
 
 
-def channels(folder: Path) -> dict[str, int]:
-    """What the controller answered last to each request: how many by outcome; empty without a controller."""
+def channels(folder: Path, scenario: Scenario) -> dict[str, int]:
+    """What the controller had answered to each publisher when the run ended: how many by outcome; empty without a controller. Subscribers are on the
+    brokers' hosts, where there is nothing to reserve."""
     audit = folder / "logs" / "controller-audit.jsonl"
     if not audit.exists():
         return {}
+    began = json.loads((folder / "live.json").read_text(encoding="utf-8"))["epoch_unix_ns"]
+    end = (began + scenario.run.warm_up_ns + scenario.run.duration_ns) / 1e9
     last: dict[str, str] = {}
     for text in audit.read_text(encoding="utf-8").splitlines():
         entry = json.loads(text)
-        if entry["what"] == "verdict":
+        # What comes later is about a network that is taken down.
+        publisher = entry["what"] == "verdict" and entry["side"] == "publish"
+        if publisher and datetime.fromisoformat(entry["time"]).timestamp() < end:
             last[entry["id"]] = entry["outcome"]
     return dict(sorted(Counter(last.values()).items()))
 
