@@ -7,6 +7,8 @@ from planner_worlds import MS, cut
 from test_desk import Bench
 
 from timebound.control.controller.desk import Desk
+from timebound.control.controller.metrics import Metrics
+from timebound.control.controller.view import view
 from timebound.control.planner import Site
 from timebound.control.srt.rows import ChannelState, GroupRow, Outcome
 from timebound.control.srt.store import Delete
@@ -89,6 +91,21 @@ def test_a_broken_tree_is_used_no_longer_until_another_is_proven() -> None:
     assert shown(bench).state is ChannelState.PROVEN and used not in shown(bench).links
     told = bench.verdict(publisher)
     assert told is not None and told.outcome is Outcome.GRANTED
+
+
+def test_people_and_programs_see_groups() -> None:
+    bench, _, _ = pair()
+    bench.step()
+    proven(bench)
+    (seen,) = view(bench.desk, bench.now, connected=True)["groups"]
+    assert (seen["id"], seen["members"], seen["state"]) == (GROUP, ("m2",), ChannelState.PROVEN)
+    assert seen["shown"]["members"] == ("m2",) and seen["reason"] == ""
+    metrics = Metrics()
+    metrics.show(bench.desk, True)
+    text = metrics.text().decode()
+    assert (
+        'timebound_controller_groups{state="proven"} 1.0' in text and "timebound_controller_group_members 1.0" in text
+    )
 
 
 def test_what_cannot_be_proven_is_tried_again() -> None:

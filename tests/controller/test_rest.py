@@ -101,7 +101,9 @@ def test_the_granted_scenario_has_the_bounds_that_were_told(url: str, plant: Sit
     assert plant.verdict("r1").bound_ns == pytest.approx(bound)
 
 
-@pytest.mark.parametrize("path", ["/api/v1/state", "/metrics", "/scenario", "/api/v1/events", "/api/v1/channels"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/state", "/metrics", "/scenario", "/api/v1/events", "/api/v1/channels", "/api/v1/groups"]
+)
 def test_nothing_is_told_without_a_token(guarded: str, path: str) -> None:
     assert get(f"{guarded}{path}")[0] == 401
     assert get(f"{guarded}{path}", "wrong")[0] == 401

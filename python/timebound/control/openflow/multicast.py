@@ -155,7 +155,7 @@ class Trees:
         boxes = self._network.boxes
         old = [datapath for datapath, box in boxes.items() if box.part(held.part) is not None]
         found: dict[int, Found] = {}
-        for level in _levels(branches):
+        for level in levels(branches):
             answers = await asyncio.gather(*(self._put_one(held, plan, branch) for branch in level))
             found |= {branch.switch: answer for branch, answer in zip(level, answers, strict=True)}
         held.branches = branches
@@ -276,7 +276,7 @@ class Trees:
         return all(self._channels.ready(way) for way in branches.ways)
 
 
-def _levels(branches: Branches) -> Iterator[list[Branch]]:
+def levels(branches: Branches) -> Iterator[list[Branch]]:
     """Switches of the same depth, the deepest first."""
     for depth in range(max((branch.depth for branch in branches.switches), default=-1), -1, -1):
         yield [branch for branch in branches.switches if branch.depth == depth]

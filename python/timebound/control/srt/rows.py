@@ -11,7 +11,8 @@
 | `controllers` | its controller | who decides, and that it is alive |
 
 So no row is ever written by two, and nobody needs a lock. A request and its verdict have the same id; a verdict whose `revision` is not that of
-the request is not its answer (yet). Ids are chosen by whoever writes the row, and never used again.
+the request is not its answer (yet). Ids are chosen by whoever writes the row, and never used again (but
+those of groups, and of channels between managers, which are the same whenever these are needed).
 """
 
 from __future__ import annotations
