@@ -1,5 +1,6 @@
 #![no_main]
-//! Datagrams and control messages as a peer that means harm may send them, to both ends of a stream.
+//! Datagrams and control messages as a peer that means harm may send them, to both ends of a stream; what a broker may say to the client
+//! that hands messages over; messages.
 
 use libfuzzer_sys::fuzz_target;
 use std::net::Ipv4Addr;
@@ -7,6 +8,8 @@ use timebound_model::units::Time;
 use timebound_protocol::peer::StreamId;
 use timebound_protocol::peer::control::Control;
 use timebound_protocol::peer::datagram::Datagram;
+use timebound_protocol::peer::injector::{Injector, Token};
+use timebound_protocol::peer::message::Message;
 use timebound_protocol::peer::receiver::{self, Receiver};
 use timebound_protocol::peer::sender::{self, Sender};
 
@@ -28,6 +31,23 @@ fuzz_target!(|data: &[u8]| {
         topic: String::new(),
     };
     sender.invite(Time(0), 1, invitation, &mut effects);
+    if let Ok(message) = Message::read(data) {
+        assert!(message.packet(message.qos(), message.retain(), 1).is_some());
+    }
+    let mut injector = Injector::new("timebound/m/1".to_owned(), None, None);
+    let mut said = Vec::new();
+    let token = |end| Token { peer: 1, stream, end, key: end };
+    for (end, piece) in (1..).zip(data.chunks(7)) {
+        if !injector.is_up() && end % 2 == 1 {
+            injector.connected();
+            let _ = injector.bytes(&[0x20, 3, end as u8 & 1, 0, 0], &mut said);
+        }
+        injector.deliver(token(end), [&[0x30 | (end as u8 % 3) << 1, 0, 1, b't', 0], piece].concat(), &mut said);
+        if let Err(why) = injector.bytes(piece, &mut said) {
+            injector.disconnected(Some(why), &mut said);
+        }
+        injector.take_output();
+    }
     let mut rest = data;
     let mut now = 0;
     while let Some((&step, more)) = rest.split_first() {

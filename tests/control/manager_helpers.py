@@ -47,6 +47,10 @@ STATS: dict[str, Any] = {
     "requests": 3, "requests_now": 1, "verdicts": {"granted": 1, "refused": 2, "unavailable": 3},
     "refusals": {"connect": 1, "publish": 2, "dropped": 3, "subscribe": 4}, "offences": {"malformed": 1, "too_large": 2, "quota": 3, "rate": 4},
     "broker_failures": 0, "handshake_failures": 0, "handshake_timeouts": 0, "events_lost": 0, "control": True,
+    "peers": {
+        "connections": 2, "sent": 10, "datagrams_again": 3, "undelivered": 1, "members_lost": 1, "waiting": 4, "received": 5, "injected": 5,
+        "refused": 0, "dropped": 0, "repeated": 2, "datagrams_repeated": 1, "datagrams_missed": 0, "foreign": 0,
+    },
 }  # fmt: skip
 """Figures of the intermediary (`Stats` of the contract)."""
 
@@ -58,6 +62,7 @@ class HandCore:
         self.events: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.verdicts: list[dict[str, Any]] = []
         self.controls: list[bool] = []
+        self.wanted: list[dict[str, Any]] = []
         self.stopped = False
 
     def addresses(self) -> list[tuple[str, int]]:
@@ -74,6 +79,9 @@ class HandCore:
 
     def control(self, alive: bool) -> None:
         self.controls.append(alive)
+
+    def groups(self, groups: str) -> None:
+        self.wanted.append(json.loads(groups))
 
     def stats(self) -> str:
         return json.dumps(STATS)

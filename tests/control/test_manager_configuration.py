@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -234,5 +235,5 @@ def test_the_example_is_well_formed(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "manager.example.yaml").read_text()
     for name in ("site.pem", "site.key", "clients.pem", "ca.pem", "table.key", "table.pem", "password"):
         (tmp_path / name).write_text("x\n")
-    said = read(tmp_path, text.replace("/etc/timebound", str(tmp_path)).replace("/var/log/timebound", str(tmp_path)))
-    assert said.policy.rules and said.store_tls and said.audit
+    said = read(tmp_path, re.sub("/etc/timebound|/var/log/timebound|/var/lib/timebound/cell-a", str(tmp_path), text))
+    assert said.policy.rules and said.store_tls and said.audit and said.core["peer"]["state"]

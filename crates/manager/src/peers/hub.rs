@@ -181,6 +181,7 @@ pub(crate) fn run(
             reports: BTreeMap::new(),
             undelivered: BTreeMap::new(),
             tell_at: None,
+            members_changed: false,
             troubles: BTreeMap::new(),
         };
         hub.remember();
@@ -241,6 +242,8 @@ pub(super) struct Hub {
     /// By group, member and reason.
     pub(super) undelivered: BTreeMap<(String, String, String), u64>,
     tell_at: Option<Time>,
+    /// May somebody have joined a group or been lost since groups were told?
+    pub(super) members_changed: bool,
     /// What was said last about a peer or the broker that does not work.
     troubles: BTreeMap<String, String>,
 }
@@ -330,7 +333,9 @@ impl Hub {
                 self.tell_link(link, &Control::Arrived(report));
             }
         }
-        self.tell_groups();
+        if std::mem::take(&mut self.members_changed) {
+            self.tell_groups();
+        }
         if !self.undelivered.is_empty() {
             let at = *self.tell_at.get_or_insert(now.after(TELL));
             if now >= at {

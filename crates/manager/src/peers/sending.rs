@@ -171,6 +171,7 @@ impl Hub {
 
     fn change_members(&mut self, group: u32, said: Send, members: BTreeSet<PeerId>) {
         let (now, port) = (self.now(), self.said.port);
+        self.members_changed = true;
         for which in 0..2 {
             let mut effects = Vec::new();
             let Some(sending) = self.sends.get_mut(&group) else {
@@ -251,6 +252,7 @@ impl Hub {
             .map(|(number, _)| *number)
             .collect();
         let port = self.said.port;
+        self.members_changed = true;
         for group in groups {
             for which in 0..2 {
                 let mut effects = Vec::new();
@@ -310,7 +312,10 @@ impl Hub {
         let sender = &mut sending.streams[which].sender;
         let mut fits = true;
         match control {
-            Control::Joined { .. } => sender.has_joined(now, peer, &mut effects),
+            Control::Joined { .. } => {
+                self.members_changed = true;
+                sender.has_joined(now, peer, &mut effects);
+            }
             // It does not want it now; when it does again it says so.
             Control::Leave { .. } => sender.lost(peer, &mut effects),
             Control::Arrived(report) => fits = sender.arrived(now, peer, report, &mut effects).is_ok(),
@@ -483,6 +488,7 @@ impl Hub {
     /// It is told so, so that it does not take itself for a member: when it can it joins again.
     fn lost(&mut self, group: u32, which: usize, peer: PeerId) {
         self.counters.members_lost.add(u64::from(which == 1));
+        self.members_changed = true;
         let found = self.sends.get(&group);
         let found = found.map(|sending| (sending.said.priority, sending.streams[which].id));
         if let Some((class, stream)) = found {

@@ -1,7 +1,8 @@
 """Retained messages of the manager about itself, published to its broker as a client of its own.
 
 `<topic>/<name>/state` says whether channels are guaranteed now, and why not; the broker publishes its last word (the will) when the manager dies.
-`<topic>/<name>/channels/<request>` says what became of a request. Messages about requests of a former life are removed.
+`<topic>/<name>/channels/<request>` says what became of a request, `<topic>/<name>/groups/<group>` whether the members of a group are there. Messages about
+requests and groups of a former life are removed.
 """
 
 from __future__ import annotations
@@ -59,8 +60,13 @@ class Announcer:
         if self._channels:
             self._publish(f"{self._topic}/channels/{id}", "" if what is None else json.dumps(what, ensure_ascii=False))
 
+    def group(self, id: str, what: dict[str, Any] | None) -> None:
+        """How a group is doing; `None`: it is gone."""
+        if self._channels:
+            self._publish(f"{self._topic}/groups/{id}", "" if what is None else json.dumps(what, ensure_ascii=False))
+
     def close(self, last: dict[str, Any]) -> None:
-        """Removes what it said of requests, says a last word and leaves."""
+        """Removes what it said of requests and groups, says a last word and leaves."""
         with self._lock:
             topics = [topic for topic in self._wanted if topic != f"{self._topic}/state"]
         for topic in topics:
@@ -89,7 +95,7 @@ class Announcer:
             for topic, text in self._wanted.items():
                 client.publish(topic, text, qos=0, retain=True)
         if self._channels:
-            client.subscribe(f"{self._topic}/channels/#")
+            client.subscribe([(f"{self._topic}/channels/#", 0), (f"{self._topic}/groups/#", 0)])
 
     def _on_disconnect(
         self, client: Client, userdata: Any, flags: DisconnectFlags, reason: ReasonCode, properties: Properties | None

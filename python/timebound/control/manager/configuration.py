@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,8 @@ class Configuration:
     """What a manager's file says."""
 
     name: str
-    core: dict[str, Any]
-    """For the intermediary: `Config` of `crates/manager/src/contract.rs`."""
+    core: dict[str, Any] = field(repr=False)
+    """For the intermediary: `Config` of `crates/manager/src/contract.rs`; a password may be in it."""
     store_url: str
     store_tls: Tls | None
     policy: policy.Policy
@@ -89,13 +89,13 @@ def _resolve(said: shape.ManagerShape, context: Context) -> Configuration:
     )
 
 
-def _beside(name: str | None, context: Context) -> Path | None:
+def _beside(name: str | None, context: Context, path: TreePath = ("audit",)) -> Path | None:
     """A file that need not be there yet, relative to the configuration."""
     if name is None:
         return None
     file = (context.folder or Path()) / name
     if not file.parent.is_dir():
-        context.error(("audit",), f"the folder {str(file.parent)!r} does not exist", "make it, or name another file")
+        context.error(path, f"the folder {str(file.parent)!r} does not exist", "make it, or name another file")
     return file
 
 
@@ -136,7 +136,56 @@ def _core(said: shape.ManagerShape, context: Context) -> dict[str, Any]:
             "handshake_ms": -(-limits.handshake // 1_000_000),
             "connect_ms": -(-limits.connect // 1_000_000),
         },
+        "network": said.network,
+        "peer": _peer(said, context),
     }
+
+
+def _peer(whole: shape.ManagerShape, context: Context) -> dict[str, Any] | None:
+    said = whole.peer
+    if said is None:
+        return None
+    if not whole.network:
+        context.error(
+            ("peer",), "managers exchange messages between networks, and this one is in none", "add network: NAME"
+        )
+    address = _unicast(said.address, ("peer", "address"), context)
+    if address is not None and not address.is_loopback:
+        context.warn(
+            ("peer",),
+            f"messages between managers cross the network in clear at {address}",
+            "give them a network of their own, or a tunnel",
+        )
+    if said.interface is not None:
+        _unicast(said.interface, ("peer", "interface"), context)
+    if not 1_000_000 <= said.join <= 60_000_000_000:
+        context.error(("peer", "join"), "1 ms to 1 min", "write for example join: 2 s")
+    if not 100_000_000 <= said.silence <= 600_000_000_000:
+        context.error(("peer", "silence"), "100 ms to 10 min", "write for example silence: 10 s")
+    state = _beside(said.state, context, ("peer", "state"))
+    return {
+        "address": said.address,
+        "port": said.port,
+        "interface_address": said.interface,
+        "ttl": said.ttl,
+        "state": None if state is None else str(state),
+        "user": said.user,
+        "password": _password(said.user, said.password_file, ("peer",), context),
+        "join_ms": -(-said.join // 1_000_000),
+        "silence_ms": -(-said.silence // 1_000_000),
+    }
+
+
+def _unicast(text: str, path: TreePath, context: Context) -> IPv4Address | None:
+    """An address that one interface can have."""
+    try:
+        found = IPv4Address(text)
+    except ValueError:
+        found = IPv4Address(0)
+    if found.is_multicast or found.is_unspecified:
+        context.error(path, f"{text!r} is no IPv4 address of a host", "write for example 10.0.1.5")
+        return None
+    return found
 
 
 def _listener(said: shape.Listen, path: TreePath, context: Context) -> dict[str, Any]:
@@ -243,12 +292,16 @@ def _announce(said: shape.Announce | None, context: Context) -> AnnounceConfigur
         context.error(
             ("announce", "topic"), f"{said.topic!r} is no topic to publish to", "write for example $timebound/manager"
         )
-    password = None
-    if said.password_file is not None:
-        file = readable(context, ("announce", "password-file"), said.password_file)
-        if said.user is None:
-            context.error(("announce",), "a password without a user name", "add user: timebound")
-        if file.is_file():
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-            password = lines[0] if lines else ""
+    password = _password(said.user, said.password_file, ("announce",), context)
     return AnnounceConfiguration(said.topic, said.channels, said.user, password)
+
+
+def _password(user: str | None, name: str | None, path: TreePath, context: Context) -> str | None:
+    """The first line of a file."""
+    if name is None:
+        return None
+    file = readable(context, (*path, "password-file"), name)
+    if user is None:
+        context.error(path, "a password without a user name", "add user: timebound")
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    return lines[0] if lines else ""

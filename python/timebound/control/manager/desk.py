@@ -89,6 +89,8 @@ class Doing:
     """Warnings."""
     touched: dict[str, Request | None] = field(default_factory=dict)
     """Requests whose announcement has changed, by id; `None`: gone."""
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Groups to which this manager sends whose members have changed, by id, as they are to be announced."""
 
 
 class EventError(ValueError):
@@ -97,7 +99,13 @@ class EventError(ValueError):
 
 MOST_TOLD_PER_S = 50
 """Problems and offences that are logged and kept each second."""
-_TOLD = {"problems": "attributes that cannot be read", "offence": "a client was disconnected for what it did"}
+_TOLD = {
+    "problems": "attributes that cannot be read",
+    "offence": "a client was disconnected for what it did",
+    "group": "members of a group",
+    "undelivered": "messages that another network did not get",
+    "peering": "between managers, or to the broker",
+}
 
 
 class Desk:
@@ -175,6 +183,8 @@ class Desk:
         if self._told_now <= MOST_TOLD_PER_S:
             doing.log.append((_TOLD[kind], what))
             doing.audit.append({"event": kind, "at_ns": now_ns, **what})
+        if kind == "group":
+            doing.groups[str(what["id"])] = {key: value for key, value in what.items() if key != "id"}
         return doing
 
     def _asked(self, said: dict[str, Any], now_ns: int) -> Doing:
@@ -273,6 +283,7 @@ def _join(first: Doing, second: Doing) -> Doing:
     first.audit += second.audit
     first.log += second.log
     first.touched |= second.touched
+    first.groups |= second.groups
     return first
 
 

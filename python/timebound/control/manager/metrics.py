@@ -37,6 +37,21 @@ _LABELLED: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("offences", "offences", "reason", "Clients that were disconnected"),
 )
+_PEERS: tuple[tuple[str, str], ...] = (
+    ("sent", "Messages sent to groups of other networks"),
+    ("datagrams_again", "Datagrams sent again to one member"),
+    ("undelivered", "Messages with QoS 1 or 2 that a member did not take, once for each member"),
+    ("members_lost", "Times that a member of a group was lost"),
+    ("received", "Messages that came from groups"),
+    ("injected", "Messages from groups that the broker has"),
+    ("refused", "Messages from groups that the broker did not want"),
+    ("dropped", "Messages from groups with QoS 0 that the broker could not take"),
+    ("repeated", "QoS 2 messages from groups that came again after they had been delivered"),
+    ("datagrams_repeated", "Datagrams from groups that had come before"),
+    ("datagrams_missed", "Datagrams of QoS 0 from groups that never came, or too late"),
+    ("foreign", "Datagrams and connections of strangers"),
+)
+"""Counters in `Stats.peers` of the contract, with their help."""
 _GAUGES: tuple[tuple[str, str, str], ...] = (
     ("connections", "connections_now", "Connections of clients"),
     ("requests_now", "requests_now", "Requests that are there"),
@@ -76,6 +91,15 @@ class Figures(Collector):
                 family.add_metric([value], number)
             yield family
         yield from _holds(stats["holds"])
+        peers = stats["peers"]
+        for key, text in _PEERS:
+            yield CounterMetricFamily(f"{PREFIX}_peers_{key}", text, value=peers[key])
+        yield GaugeMetricFamily(
+            f"{PREFIX}_peers_connections_now", "Connections to members of groups", value=peers["connections"]
+        )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_peers_waiting_now", "Messages that wait for room in their group", value=peers["waiting"]
+        )
         yield GaugeMetricFamily(
             f"{PREFIX}_control", "Does anybody decide on requests? 0: all are best effort", value=self._control
         )

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 from timebound import __version__
 from timebound.control.manager import desk as desks
+from timebound.control.manager import groups
 from timebound.control.manager.announce import Announcer
 from timebound.control.manager.audit import Audit
 from timebound.control.manager.configuration import Configuration
 from timebound.control.manager.host import reached_at
 from timebound.control.manager.metrics import Figures, registry
-from timebound.control.srt.rows import ManagerRow, VerdictRow
+from timebound.control.srt.rows import GroupRow, ManagerRow, VerdictRow
 from timebound.control.srt.rules import Pulse
 from timebound.control.srt.store import Change, Delete, NotYoursError, Put, Store
 from timebound.control.systemd import tell_systemd
@@ -44,6 +45,7 @@ class Core(Protocol):
     def poll(self, timeout_ms: int) -> list[str]: ...
     def verdict(self, verdict: str) -> None: ...
     def control(self, alive: bool) -> None: ...
+    def groups(self, groups: str) -> None: ...
     def stats(self) -> str: ...
     def stop(self) -> None: ...
 
@@ -75,6 +77,10 @@ class Service:
         self._since_ns = time.time_ns()
         self._states: Counter[str] = Counter()
         self._reopen = False
+        self._peering: str | None = None if said.core["peer"] is None else ""
+        """What the intermediary was told of other networks; `None`: it exchanges nothing."""
+        self._groups: set[str] = set()
+        """To which it sends."""
         self.figures = Figures(core.stats, lambda: {state.value: self._states[state.value] for state in desks.State})
         self._web = Web(*said.http, registry(self.figures), self._healthy, self._ready)
         self._announcer = Announcer(said.announce, said.name, said.core["broker"]) if said.announce else None
@@ -136,6 +142,8 @@ class Service:
         self._looked = time.monotonic()
         self._look_for_control()
         self._act(desks.join(self._on(thing) for thing in things))
+        if any(_concerns_peers(thing) for thing in things):
+            self._look_for_groups()
         if time.monotonic() >= self._next_beat:
             self._beat()
 
@@ -177,6 +185,29 @@ class Service:
         if self._announcer is not None:
             for id, request in doing.touched.items():
                 self._announcer.request(id, self._about(request) if request is not None else None)
+            for id, group in doing.groups.items():
+                self._announcer.group(id, group if id in self._groups else None)
+
+    def _look_for_groups(self) -> None:
+        """The intermediary is told what it has to do with other networks, if that has changed."""
+        if self._peering is None or not self._store.connected:
+            return
+        wanted = groups.wanted(self._store.snapshot(), self.name)
+        text = json.dumps(wanted, sort_keys=True)
+        if text == self._peering:
+            return
+        self._peering = text
+        sends = {each["id"] for each in wanted["sends"]}
+        gone, self._groups = self._groups - sends, sends
+        if self._announcer is not None:
+            for id in gone:
+                self._announcer.group(id, None)
+        try:
+            self._core.groups(text)
+        except ValueError:
+            log.exception("what the table says of groups cannot be done")
+        else:
+            log.info("groups", extra={"sends": sorted(sends), "receives": [each["id"] for each in wanted["receives"]]})
 
     def _write(self, doing: desks.Doing) -> None:
         """All changes together; where one of them is refused for good, one by one, so that it spoils no other."""
@@ -252,9 +283,10 @@ class Service:
     def _first_row(self, said: Configuration) -> ManagerRow:
         addresses, ports = reached_at(self._core.addresses())
         broker = said.core["broker"]
+        peer = said.core["peer"] or {"address": None, "port": None}
         return ManagerRow(
             id=said.name, addresses=addresses, ports=ports, broker_address=broker["address"], broker_port=broker["port"], version=__version__,
-            beat_ns=0,
+            beat_ns=0, network=said.core["network"], peer_address=peer["address"], peer_port=peer["port"],
         )  # fmt: skip
 
     def _beat(self) -> None:
@@ -264,6 +296,7 @@ class Service:
         self._store.transact([Put(replace(self._row, beat_ns=beat_ns))], wait_s=0)
         self._states = Counter(request.state.value for request in self._desk.requests.values())
         self.figures.state(store=self._store.connected, control=not self._desk.without_control)
+        self._look_for_groups()
         tell_systemd("WATCHDOG=1")
         if self._reopen:
             self._reopen = False
@@ -298,3 +331,15 @@ class Service:
                 step()
             except Exception:
                 log.exception("leaving")
+
+
+def _concerns_peers(thing: _Thing) -> bool:
+    """May it change what is exchanged with other networks?"""
+    if thing is None or isinstance(thing, str):
+        return False
+    return any(
+        isinstance(change.row, GroupRow | ManagerRow)
+        if isinstance(change, Put)
+        else change.table in ("groups", "managers")
+        for change in thing
+    )

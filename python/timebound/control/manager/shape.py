@@ -185,6 +185,44 @@ class Announce(Shape):
     )
 
 
+class Peer(Shape):
+    """How managers of other edge networks reach this one. `10.0.1.5:1884` is short for `{address: 10.0.1.5, port: 1884}`."""
+
+    address: str = Field(
+        description="IPv4 address of this host: connections and messages come and go there", examples=["10.0.1.5"]
+    )
+    port: int = Field(
+        ge=1, le=65535, description="TCP and UDP port, the same for all managers of the site", examples=[1884]
+    )
+    interface: str | None = Field(
+        default=None,
+        description="IPv4 address of the interface for multicast; default: the one of `address`",
+        examples=["10.0.1.5"],
+    )
+    ttl: int = Field(default=8, ge=1, le=255, description="hops that multicast messages may make", examples=[4])
+    state: str | None = Field(
+        default=None,
+        description="file that keeps which QoS 2 messages the broker was given; without it a manager that is killed may deliver one twice",
+        examples=["/var/lib/timebound/cell-a/peers.state"],
+    )
+    user: str | None = Field(
+        default=None, description="user name of the manager's own clients at the broker", examples=["timebound"]
+    )
+    password_file: str | None = Field(
+        default=None, description="file whose first line is the password", examples=["/etc/timebound/password"]
+    )
+    join: Time = Field(
+        default=2_000_000_000,
+        description="longest time for which the first messages of a group wait for its members",
+        examples=["500 ms"],
+    )
+    silence: Time = Field(
+        default=10_000_000_000,
+        description="a member that should acknowledge something and does not is lost after that time",
+        examples=["5 s"],
+    )
+
+
 class ManagerShape(Shape):
     """The file."""
 
@@ -225,3 +263,14 @@ class ManagerShape(Shape):
         examples=["/var/log/timebound/audit.jsonl"],
     )
     announce: Announce | None = Field(default_factory=Announce, description="messages about itself; null: none")
+    network: str = Field(
+        default="",
+        max_length=64,
+        description="edge network in which it stands; managers of the same one exchange nothing",
+        examples=["hall-1"],
+    )
+    peer: Annotated[Peer, Short(_endpoint, _ENDPOINT)] | None = Field(
+        default=None,
+        description="how managers of other edge networks reach it; default: it exchanges nothing",
+        examples=["10.0.1.5:1884"],
+    )
