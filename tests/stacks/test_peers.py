@@ -108,3 +108,10 @@ def test_what_does_not_fit_is_told_with_its_place(changed: dict[str, object], sa
 def test_a_publisher_of_qos_2_on_the_origins_host_is_refused() -> None:
     with pytest.raises(ScenarioError, match="publishes with QoS 2 on the host of the broker"):
         plan_of(load(text(qos=2, source="a")))
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_no_simulated_message_is_later_than_its_bound(qos: int) -> None:
+    for flow in figures_only(load(text(qos=qos)), {"predict", "simulate"})["flows"]:
+        counted = flow["end_to_end_us"]["from_actual"]
+        assert 0 < counted["simulated"] <= counted["bound"], flow["flow"]

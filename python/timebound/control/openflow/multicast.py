@@ -149,8 +149,12 @@ class Trees:
                 out = PortId(branch.switch, port)
                 if self._queued(out) and (reason := await self._queues_ready(out)):
                     raise SwitchError(f"queues of port {port} of {self._channels.named(branch.switch)}: {reason}")
-        if held.orders != order:
-            raise OutdatedError
+        async with self._channels.places:
+            if held.orders != order:
+                raise OutdatedError
+            await self._put_now(held, branches, order)
+
+    async def _put_now(self, held: _Held, branches: Branches, order: int) -> None:
         plan = self._program(held, branches)
         boxes = self._network.boxes
         old = [datapath for datapath, box in boxes.items() if box.part(held.part) is not None]

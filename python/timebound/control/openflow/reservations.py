@@ -87,7 +87,8 @@ class Reservations:
         self._queues_ready: QueueCheck
         self._live: set[tuple[PortId, PortId | None]] = set()
         self._ports_up: set[PortId] = set()
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self.places = asyncio.Semaphore(_AT_ONCE)
+        """Also of multicast trees."""
         self._switches_up: set[int] = set()
 
     def attach(self, network: Network, queued: Callable[[PortId], bool], queues_ready: QueueCheck) -> None:
@@ -196,7 +197,7 @@ class Reservations:
     async def _put(self, held: Held, hops: Hops, backup: Hops, order: int) -> None:
         """The new way complete before the first switch uses it; then the proof; then the rest of the old way goes."""
         await self._await_queues(hops, backup)
-        async with self._places:
+        async with self.places:
             if held.orders != order:
                 raise OutdatedError
             await self._put_now(held, hops, backup, order)
