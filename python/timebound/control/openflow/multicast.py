@@ -18,7 +18,7 @@ from timebound.control.openflow.channels import Program, WayError, known_links
 from timebound.control.openflow.frames import Frame
 from timebound.control.openflow.network import Network
 from timebound.control.openflow.probes import NotProvenError, OutdatedError
-from timebound.control.openflow.reservations import QueueCheck, Report, Reservations
+from timebound.control.openflow.reservations import REPLANNED_WITHIN_S, QueueCheck, Report, Reservations
 from timebound.control.openflow.rules import Rule, Tables, channel_cookie
 from timebound.control.openflow.session import SwitchError
 from timebound.control.openflow.states import Event, after
@@ -29,8 +29,6 @@ from timebound.control.topology import PortId, Topology
 log = logging.getLogger(__name__)
 
 _NOTHING = Branches((), ())
-_REPLANNED_WITHIN_S = 0.25
-"""So long nobody is told that a tree has lost a link."""
 
 
 @dataclass(slots=True)
@@ -254,7 +252,7 @@ class Trees:
 
     async def _break_later(self, held: _Held, reason: str, order: int) -> None:
         """Whoever plans trees has heard of the link as well, and nearly always orders another one at once: then this one was never given up."""
-        await asyncio.sleep(_REPLANNED_WITHIN_S)
+        await asyncio.sleep(REPLANNED_WITHIN_S)
         if held.orders == order and self._held.get(held.id) is held and self._dead(held.branches):
             self._order(held, self._break_for(reason))
 

@@ -41,6 +41,8 @@ QueueCheck = Callable[[PortId], Awaitable[str]]
 """Waits until a port's queues are as they are to be; says why they are not, or nothing."""
 
 
+REPLANNED_WITHIN_S = 0.25
+"""So long nobody is told that a channel, or a tree, without another way has lost a link."""
 _AT_ONCE = 8
 """Channels that are installed and proven at the same time; more would only wait for the processor, while the clocks of their probes run."""
 
@@ -346,7 +348,7 @@ class Reservations:
         elif dead and held.backup and not self.dead(held.backup):
             self._order(held, self._fail_over_for(dead))
         elif dead:
-            self._order(held, self._break_for(dead))
+            self._network.spawn(self._break_later(held, dead, held.orders))
         elif not dead and held.state is ChannelState.BROKEN and self.ready(held.hops):
             self._order(held, self._again)
         elif held.backup and held.state is ChannelState.PROVEN and (lost := self.dead(held.backup)):
@@ -413,6 +415,12 @@ class Reservations:
                 self._step(held, Event.FAILED, f"{reason}; on its backup way, {error}")
 
         return fail_over
+
+    async def _break_later(self, held: Held, reason: str, order: int) -> None:
+        """Whoever plans ways has heard of the link as well, and nearly always orders another one at once: then this one was never given up."""
+        await asyncio.sleep(REPLANNED_WITHIN_S)
+        if held.orders == order and self._held.get(held.row.id) is held and self.dead(held.hops):
+            self._order(held, self._break_for(reason))
 
     def _break_for(self, reason: str) -> Callable[[Held, int], Awaitable[None]]:
         async def break_it(held: Held, order: int) -> None:
