@@ -91,7 +91,8 @@ def start(ends: contextlib.ExitStack, net: Lab, host: int, log: Path, *command: 
 class Person:
     """A client on a host, connected to the manager of its network."""
 
-    def __init__(self, net: Lab, name: str, host: int, manager: int) -> None:
+    def __init__(self, net: Lab, name: str, host: int, manager: int, qos: int) -> None:
+        self.qos = qos
         self.heard: Counter[str] = Counter()
         self.client = Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=MQTTProtocolVersion.MQTTv5)
         self.client.on_message = lambda _client, _data, message: self.heard.update([message.payload.decode()])
@@ -100,14 +101,16 @@ class Person:
         until(self.client.is_connected, 10, "connected")
 
     def subscribe(self, topic: str) -> None:
-        self.client.subscribe(topic, options=SubscribeOptions(qos=1), properties=asking(PacketTypes.SUBSCRIBE, "2 s"))
+        self.client.subscribe(
+            topic, options=SubscribeOptions(qos=self.qos), properties=asking(PacketTypes.SUBSCRIBE, "2 s")
+        )
 
     def publish(self, texts: list[str]) -> None:
-        """One message each period, with QoS 1; all of them are acknowledged in the end."""
+        """One message each period; all of them are acknowledged in the end."""
         waiting: list[Any] = []
         for text in texts:
             waiting.append(
-                self.client.publish("plant/a", text, 1, properties=asking(PacketTypes.PUBLISH, "1 s", "100 ms"))
+                self.client.publish("plant/a", text, self.qos, properties=asking(PacketTypes.PUBLISH, "1 s", "100 ms"))
             )
             time.sleep(PERIOD_S)
         for message in waiting:
@@ -131,15 +134,16 @@ def proven(store: Store, members: tuple[str, ...]) -> GroupRow | None:
     return row if row is not None and (row.members, row.state) == (members, ChannelState.PROVEN) else None
 
 
+@pytest.mark.parametrize("qos", [1, 2])
 def test_what_is_published_in_one_network_is_delivered_once_in_all_others_also_while_a_link_fails(
-    net: Lab, held: Controller, plant: Path
+    net: Lab, held: Controller, plant: Path, qos: int
 ) -> None:
     reader = open_store(f"file:{plant / 'srt.db'}", Writer(Role.READER, "reader"))
     people: list[Person] = []
     try:
         with serving(plant, held):
             until(lambda: reader.snapshot().controllers and len(reader.snapshot().managers) == 3, 20, "everybody")
-            people = [Person(net, f"p{number}", number + 3, number) for number in (1, 2, 3)]
+            people = [Person(net, f"p{number}", number + 3, number, qos) for number in (1, 2, 3)]
             machine, *others = people
             for person in others:
                 person.subscribe("plant/#")
