@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from group_worlds import networks, subscribe_at
 from planner_worlds import MS, cut
 from test_desk import Bench
@@ -100,6 +102,12 @@ def test_people_and_programs_see_groups() -> None:
     (seen,) = view(bench.desk, bench.now, connected=True)["groups"]
     assert (seen["id"], seen["members"], seen["state"]) == (GROUP, ("m2",), ChannelState.PROVEN)
     assert seen["shown"]["members"] == ("m2",) and seen["reason"] == ""
+    assert [manager["trouble"] for manager in view(bench.desk, bench.now, connected=True)["managers"]] == ["", "", ""]
+    rows = bench.table.rows.managers
+    rows["m3"] = replace(rows["m3"], peer_port=1999)
+    bench.step()
+    troubles = {row["id"]: row["trouble"] for row in view(bench.desk, bench.now, connected=True)["managers"]}
+    assert "has peer port 1999, and the others 1884" in troubles["m3"] and not troubles["m1"]
     metrics = Metrics()
     metrics.show(bench.desk, True)
     text = metrics.text().decode()

@@ -13,6 +13,7 @@ VERSION = 1
 
 def view(desk: Desk, now_ns: int, *, connected: bool) -> dict[str, Any]:
     """The controller's state for the REST interface and the page; times in ns, rates in bit/s."""
+    world = desk.world()
     return {
         "version": VERSION,
         "time_ns": now_ns,
@@ -20,7 +21,7 @@ def view(desk: Desk, now_ns: int, *, connected: bool) -> dict[str, Any]:
         "store_connected": connected,
         "topology": _topology(desk),
         "managers": [
-            {**asdict(row), "alive": desk.alive is None or row.id in desk.alive}
+            {**asdict(row), "alive": desk.alive is None or row.id in desk.alive, "trouble": world.trouble(row.id)}
             for _, row in sorted(desk.tables.managers.items())
         ],
         "requests": [_request(desk, row) for _, row in sorted(desk.tables.requests.items())],
