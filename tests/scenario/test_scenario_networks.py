@@ -87,6 +87,12 @@ BRIDGED = "{mqtt-bridged: {broker: "
     ("stack", "path", "message"),
     [
         (BRIDGED + "[{node: b1, program: embedded}, b2]}}", "stack.mqtt-bridged.broker[0].program", "knows no bridges"),
+        (
+            "{mrt-mqtt: {broker: [{node: b1, program: embedded}, b2]}}",
+            "stack.mrt-mqtt.broker[0].program",
+            "as a client",
+        ),
+        ("{mrt-mqtt: {broker: [{node: b1, program: manager}, b2]}}", "stack.mrt-mqtt.broker[0].program", "anyway"),
         (BRIDGED + "[b1, b2], connections: per-node}}", "stack.mqtt-bridged.connections", "per-node"),
         (BRIDGED + "[{node: b1, hosts: p}, {node: b2, hosts: p}]}}", "stack.mqtt-bridged.broker[1].hosts", "already"),
         (BRIDGED + "[{node: b1, hosts: x9}, b2]}}", "stack.mqtt-bridged.broker[0].hosts[0]", "unknown node 'x9'"),

@@ -107,6 +107,8 @@ def test_frames_of_a_group_are_known_by_its_address() -> None:
     found = plan()
     marker = next(marker for marker in found.markers if marker.data == "alpha/multicast")
     assert marker.destination == group_of("t/alpha", 5) and marker.destination_port == 1884
+    # First byte, two bytes of length and the topic, no properties; then the payload, in two datagrams.
+    assert marker.header == (HEADER_BYTES + 1 + 2 + 7 + 1, 1429 + 11 + 2 * HEADER_BYTES)
     back = [marker for marker in found.markers if marker.data == "alpha/multicast/arrived<b2"]
     assert {(m.source_port, m.destination_port) for m in back} == {(None, 1884), (1884, None)}
     assert {m.protocol for m in back} == {"tcp"}
@@ -124,3 +126,4 @@ def test_managers_are_told_their_network_and_the_controller_whether_classes_coun
 def test_without_real_switches_there_is_nothing_to_reserve_in() -> None:
     found = plan()
     assert found.unemulated is not None and "engine: ovs" in found.unemulated
+    assert plan(switch="engine: ovs, delay: 0 us..2 ms").unemulated is None

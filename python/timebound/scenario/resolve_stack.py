@@ -98,11 +98,13 @@ def _brokers(key: MqttKind, said: MqttShape, net: Net, context: Context) -> list
 def _program(
     key: MqttKind, broker: BrokerShape, path: Path, brokers: int, context: Context
 ) -> Literal["embedded", "mosquitto", "manager"]:
-    """Which broker it is; only mosquitto knows bridges."""
-    if key != "mqtt-bridged":
+    """Which broker it is. Only mosquitto knows bridges, and takes the client identifiers of managers, which have strokes in them."""
+    if key not in BETWEEN_NETWORKS:
         return broker.program or "embedded"
-    if broker.program not in (None, "mosquitto") and brokers > 1:
-        message = f"the broker on {broker.node!r} is {broker.program}, which knows no bridges"
+    wrong = "knows no bridges" if key == "mqtt-bridged" else "refuses the manager as a client"
+    # A manager in place of a broker is refused with every reserved stack.
+    if (broker.program == "embedded" and brokers > 1) or (broker.program == "manager" and key == "mqtt-bridged"):
+        message = f"the broker on {broker.node!r} is {broker.program}, which {wrong}"
         context.error((*path, "program"), message, "program: mosquitto, or leave it out")
     return broker.program or "mosquitto"
 

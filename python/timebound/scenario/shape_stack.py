@@ -16,7 +16,7 @@ class Broker(Shape):
     node: str = Field(description="host on which it runs", examples=["h5"])
     program: Literal["embedded", "mosquitto", "manager"] | None = Field(
         default=None,
-        description="embedded: comes with Timebound, the default; mosquitto: the system's, the default of mqtt-bridged; manager: no broker, but an "
+        description="embedded: comes with Timebound, the default; mosquitto: the system's, the default of mqtt-bridged, dm-mqtt and mrt-mqtt; manager: no broker, but an "
         "intermediary that passes messages on both ways (not emulated)",
         examples=["mosquitto"],
     )

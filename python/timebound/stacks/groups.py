@@ -11,9 +11,8 @@ from dataclasses import replace
 from timebound.scenario.model import Broker, MqttStack
 from timebound.stacks.group_address import group_of
 from timebound.stacks.mqtt_connection import Arrived, Connection, Forwarded
-from timebound.stacks.peers import HEADER_BYTES, PART_BYTES, Group, message_bytes
+from timebound.stacks.peers import HEADER_BYTES, PART_BYTES, Group
 from timebound.stacks.plan import Marker, Plan, PlanError
-from timebound.stacks.wire import mqtt_publish
 
 PEER_PORT = 1_884
 
@@ -58,8 +57,9 @@ def _name_datagrams(connection: Connection, home: Broker) -> None:
     plan, flow = connection.plan, connection.flow
     group = group_of(connection.topic, flow.priority, plan.groups)
     plan.groups.append(group)
-    size = message_bytes(connection.topic, flow.size_bytes)
-    _, offset = mqtt_publish(connection.topic, flow.size_bytes, 0, True)
+    # First byte, topic and (empty) properties stand before the payload; there is no length (`peer::message`).
+    offset = 1 + 2 + len(connection.topic.encode()) + 1
+    size = offset + flow.size_bytes
     plan.markers.append(
         Marker(
             source=plan.addresses[home.node],
@@ -82,18 +82,16 @@ def finish(plan: Plan, stack: MqttStack) -> None:
     )
     if not plan.scenario.real_switches:
         plan.unemulated = f"{stack.kind} reserves in real switches, and there is none (engine: ovs makes switches real)"
-    else:
-        plan.unemulated = f"{stack.kind} needs managers that exchange messages between networks, which these do not yet"
 
 
 def _name_connections(plan: Plan, brokers: Sequence[Broker]) -> None:
     """What managers tell each other about all flows travels on one connection per pair and class: its frames are known as such, not by flow."""
     port = peer_port(brokers)
-    pairs: dict[tuple[str, str], str] = {}
+    known: dict[tuple[str, str], dict[str, str]] = {}
     for stream in plan.streams:
-        if "/multicast/" in stream.name and stream.role == "control":
-            pairs.setdefault((stream.source, stream.destinations[0]), stream.name)
-    for (source, target), name in pairs.items():
+        if "/multicast/" in stream.name and stream.role != "data":
+            known.setdefault((stream.source, stream.destinations[0]), {}).setdefault(stream.role, stream.name)
+    for (source, target), names in known.items():
         for ends in ((None, port), (port, None)):
             plan.markers.append(
                 Marker(
@@ -102,7 +100,7 @@ def _name_connections(plan: Plan, brokers: Sequence[Broker]) -> None:
                     protocol="tcp",
                     source_port=ends[0],
                     destination_port=ends[1],
-                    data=name,
-                    ack=f"{name}/ack",
+                    data=names.get("control"),
+                    ack=names.get("ack"),
                 )
             )
