@@ -4,9 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use timebound_model::{Class, Span, Time};
-use timebound_protocol::intermediary::{Context, Event, Group, Groups, Limits, Outgoing, Session, Step, Verdict};
+use timebound_protocol::intermediary::{Context, Event, Group, Groups, Limits, Outgoing, Room, Session, Step, Verdict};
 use timebound_protocol::peer::message::Message;
 
 const CONNECT: &[u8] = b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x01c";
@@ -23,7 +22,8 @@ fuzz_target!(|data: &[u8]| {
         requests_per_second: 100,
         alias_bytes: 64,
     };
-    let room = Arc::new(AtomicBool::new(how & 16 == 0));
+    let room = Arc::new(Room::default());
+    room.set(how & 16 == 0);
     let groups = Groups::new(vec![Group { number: 0, topic: "+".to_owned(), priority: 5, owner: None, room }]);
     let mut session = Session::new((how & 1 != 0).then_some("name"));
     let (mut up, mut down): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());

@@ -5,6 +5,7 @@ mod common;
 use common::clients::{Mosquitto, Subscriber, publish_all};
 use common::*;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
@@ -316,4 +317,117 @@ fn a_member_that_stays_away_is_told_with_what_it_did_not_get_and_may_come_back()
         subscriber.found().len() == 5
     });
     assert_eq!(pair.stats(1).undelivered, 5);
+}
+
+#[test]
+fn a_publisher_is_held_back_while_another_broker_takes_nothing_and_nobody_while_there_is_no_group() {
+    let Some(pair) = Pair::start(7) else { return };
+    let subscriber = Subscriber::start(pair.brokers[1].port, "s", "plant/#", 1);
+    pair.brokers[1].pause(true);
+    let origin = pair.managers[0].as_ref().unwrap();
+    let mut client = dial(origin);
+    client.write_all(&connect("large")).unwrap();
+    expect(&mut client, &[0x20]);
+    // Six of them are more than a window; nobody reads acknowledgements until they are counted.
+    let mut writer = client.try_clone().unwrap();
+    let large = vec![b'x'; 1_200_000];
+    let writing = std::thread::spawn(move || {
+        for id in 1..=12 {
+            writer
+                .write_all(&publish("plant/large", 1, id, &[], &large))
+                .unwrap();
+        }
+    });
+    soon("it is held back", || origin.stats().peers.waiting > 0);
+    let mut read = 0;
+    soon("nothing more is read from it", || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::mem::replace(&mut read, origin.stats().bytes.up) == origin.stats().bytes.up
+    });
+    let after = origin.stats();
+    assert!(
+        after.bytes.up < 9_000_000 && after.peers.sent < 12 && after.peers.waiting <= 2,
+        "{after:?}"
+    );
+    // Others go on.
+    let done = AtomicUsize::new(0);
+    let port = origin.addresses()[0].port();
+    publish_all(&|| port, "other", "elsewhere", 1, 20, &done);
+    pair.brokers[1].pause(false);
+    writing.join().unwrap();
+    soon("all are there", || subscriber.found().len() == 12);
+    assert_eq!((pair.stats(1).undelivered, pair.stats(1).sent), (0, 12));
+}
+
+#[test]
+fn a_group_that_is_no_more_holds_nobody() {
+    let Some(mut pair) = Pair::start(8) else { return };
+    pair.brokers[1].pause(true);
+    let origin = pair.managers[0].take().unwrap();
+    let (port, done) = (origin.addresses()[0].port(), Arc::new(AtomicUsize::new(0)));
+    let publisher = std::thread::spawn({
+        let done = Arc::clone(&done);
+        move || publish_all(&|| port, "p", "plant/1", 2, 30, &done)
+    });
+    soon("some wait for their members", || origin.stats().peers.sent >= 10);
+    assert_eq!(done.load(Ordering::Relaxed), 0);
+    origin
+        .groups(timebound_manager::contract::Groups::default())
+        .unwrap();
+    publisher.join().unwrap();
+    assert!(origin.stats().peers.undelivered >= 10);
+    pair.brokers[1].pause(false);
+}
+
+#[test]
+fn strangers_are_not_heard() {
+    let Some(broker) = Mosquitto::start("") else {
+        return;
+    };
+    let site = Site::new(9);
+    let manager = site.start(2, broker.port, None, None);
+    site.other(&manager);
+    let at = std::net::SocketAddr::from((site.address(2), site.port));
+    // From an address that no peer has, who says that it is one.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut datagram = b"TB\x01\x07".to_vec();
+    datagram.extend([0; 28]);
+    datagram.extend(b"\x30\0\x01t\0x");
+    socket.send_to(&datagram, at).unwrap();
+    let mut stranger = std::net::TcpStream::connect(at).unwrap();
+    let hello = [&[0, 0, 0, 14, 1, 1][..], &[0; 8], &[0, 2], b"m1"].concat();
+    stranger.write_all(&hello).unwrap();
+    soon("both are counted", || manager.stats().peers.foreign >= 2);
+    stranger.set_read_timeout(Some(LONG)).unwrap();
+    rest(&mut stranger);
+    assert_eq!(manager.stats().peers.received, 0);
+}
+
+#[test]
+fn what_cannot_be_wanted_is_refused_and_changes_nothing() {
+    let broker = Broker::new();
+    let plain = start(broker.port(), |_| {});
+    assert!(
+        plain
+            .groups(timebound_manager::contract::Groups::default())
+            .is_err()
+    );
+    let site = Site::new(10);
+    let manager = site.start(1, broker.port(), None, None);
+    let send = |change: &dyn Fn(&mut Value)| {
+        let mut send = json!({"id": "g1", "topic": "a", "priority": 5, "address": GROUP, "members": ["m2"]});
+        change(&mut send);
+        let groups = json!({"peers": [site.peer(2)], "sends": [send]});
+        manager.groups(serde_json::from_value(groups).unwrap())
+    };
+    assert!(send(&|_| {}).is_ok());
+    for (key, value) in [
+        ("address", json!("10.0.0.1")),
+        ("priority", json!(8)),
+        ("topic", json!("a#")),
+        ("id", json!("")),
+    ] {
+        let error = send(&|send| send[key] = value.clone()).unwrap_err().to_string();
+        assert!(error.contains(key), "{error}");
+    }
 }

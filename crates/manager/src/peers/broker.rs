@@ -1,6 +1,6 @@
 //! The connection to the own broker of the client that hands over one class.
 
-use super::hub::{Inbox, Input};
+use super::inbox::{Inbox, Input};
 use super::links::{Out, carry, mark};
 use crate::worker::Shared;
 use socket2::SockRef;

@@ -1,7 +1,7 @@
 //! UDP: one socket at the peer address and port that sends everything and receives what is sent to this manager alone, and one for each group.
 
 use super::Loss;
-use super::hub::{Inbox, Input};
+use super::inbox::{Inbox, Input};
 use crate::contract::Peering;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::cell::Cell;

@@ -1,8 +1,9 @@
 //! The thread that has everything to do with other networks: what comes in, when something is due, and who is told.
 
 use super::datagrams::Sockets;
+use super::greeting::{Link, Peer};
+use super::inbox::{Inbox, Input};
 use super::journal::Journal;
-use super::links::Out;
 use super::receiving::{Broker, Incoming};
 use super::sending::{Dial, Sending};
 use super::{Counters, Handle, Loss, Order, datagrams, links};
@@ -15,11 +16,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use timebound_model::{Span, Time};
-use timebound_protocol::peer::control::{Arrived, Control, VERSION};
-use timebound_protocol::peer::receiver::{self, Receiver};
+use timebound_protocol::peer::control::{Arrived, Control};
+use timebound_protocol::peer::receiver;
 use timebound_protocol::peer::{PeerId, StreamId, sender};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet};
@@ -30,68 +30,6 @@ const MOST_AT_ONCE: usize = 1_024;
 const IDLE: Span = Span(250_000_000);
 /// Undelivered messages are told together.
 const TELL: Span = Span(500_000_000);
-/// Bytes that a peer has yet to read, beyond which its connection is of no use.
-const MOST_QUEUED: usize = 16 << 20;
-
-/// What happens to the hub.
-pub(super) enum Input {
-    Order(Order),
-    Datagram {
-        from: Ipv4Addr,
-        bytes: Vec<u8>,
-    },
-    Opened {
-        link: u64,
-        out: Out,
-        /// To mark what is sent with a class.
-        marker: socket2::Socket,
-        address: Ipv4Addr,
-        /// `None`: the other side connected.
-        dialed: Option<(PeerId, u8)>,
-    },
-    Control {
-        link: u64,
-        control: Control,
-    },
-    Closed {
-        link: u64,
-    },
-    Unreachable {
-        peer: PeerId,
-        why: String,
-    },
-    BrokerOpened {
-        class: u8,
-        out: Out,
-    },
-    BrokerBytes {
-        class: u8,
-        bytes: Vec<u8>,
-    },
-    BrokerClosed {
-        class: u8,
-    },
-    BrokerTrouble {
-        why: String,
-    },
-}
-
-/// Where tasks tell the hub what happens.
-#[derive(Clone)]
-pub(super) struct Inbox {
-    inputs: UnboundedSender<Input>,
-    last: Arc<AtomicU64>,
-}
-
-impl Inbox {
-    pub(super) fn put(&self, input: Input) {
-        drop(self.inputs.send(input));
-    }
-    /// A number that nothing else has.
-    pub(super) fn number(&self) -> u64 {
-        self.last.fetch_add(1, Ordering::Relaxed)
-    }
-}
 
 /// What was bound and opened before any thread runs.
 pub(crate) struct Prepared {
@@ -143,8 +81,7 @@ pub(crate) fn run(
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let (inputs, mut inbox) = unbounded_channel();
-        let last = Arc::new(AtomicU64::new(1));
-        let tasks = Inbox { inputs, last };
+        let tasks = Inbox::new(inputs);
         let listener = tokio::net::TcpListener::from_std(prepared.listener)?;
         tokio::task::spawn_local(links::accept(tasks.clone(), listener));
         let sockets = Sockets::new(prepared.socket)?;
@@ -190,26 +127,6 @@ pub(crate) fn run(
     })
 }
 
-/// Another manager.
-pub(super) struct Peer {
-    pub(super) name: String,
-    /// `None`: it is not known at present.
-    pub(super) address: Option<(Ipv4Addr, u16)>,
-    /// Of its process, as far as it has said.
-    pub(super) life: Option<u64>,
-    pub(super) receiver: Receiver,
-}
-
-/// A TCP connection with a peer.
-pub(super) struct Link {
-    pub(super) out: Out,
-    marker: socket2::Socket,
-    address: Ipv4Addr,
-    pub(super) dialed: Option<(PeerId, u8)>,
-    /// Who is there, once it has said so.
-    pub(super) peer: Option<PeerId>,
-}
-
 pub(super) struct Hub {
     pub(super) life: u64,
     pub(super) said: Arc<Peering>,
@@ -221,7 +138,7 @@ pub(super) struct Hub {
     pub(super) sockets: Sockets,
     pub(super) loss: Option<Loss>,
     pub(super) journal: Option<Journal>,
-    ids: BTreeMap<String, PeerId>,
+    pub(super) ids: BTreeMap<String, PeerId>,
     pub(super) peers: BTreeMap<PeerId, Peer>,
     pub(super) links: BTreeMap<u64, Link>,
     pub(super) dials: BTreeMap<(PeerId, u8), Dial>,
@@ -389,28 +306,6 @@ impl Hub {
         self.event(Event::Peering { about, problem });
     }
 
-    /// The number of a manager, by which streams and messages know it.
-    pub(super) fn peer_id(&mut self, name: &str) -> PeerId {
-        if let Some(id) = self.ids.get(name) {
-            return *id;
-        }
-        let id = PeerId::try_from(self.ids.len()).unwrap_or(PeerId::MAX);
-        self.ids.insert(name.to_owned(), id);
-        let peer = Peer {
-            name: name.to_owned(),
-            address: None,
-            life: None,
-            receiver: Receiver::new(receiver::Limits::default()),
-        };
-        self.peers.insert(id, peer);
-        id
-    }
-
-    pub(super) fn name_of(&self, peer: PeerId) -> String {
-        let found = self.peers.get(&peer);
-        found.map_or_else(String::new, |peer| peer.name.clone())
-    }
-
     pub(super) fn sender_limits(&self) -> sender::Limits {
         sender::Limits {
             join: Span::from_millis(self.said.join_ms),
@@ -448,126 +343,5 @@ impl Hub {
         }
         self.wanted_sends(groups.sends);
         self.wanted_receives(groups.receives);
-    }
-
-    /// Closes all connections with a peer.
-    fn disconnect(&mut self, peer: PeerId) {
-        let dials: Vec<_> = self.dials.keys().copied().filter(|(id, _)| *id == peer).collect();
-        dials.into_iter().for_each(|dial| self.hang_up(dial));
-        self.links.retain(|_, link| link.peer != Some(peer));
-    }
-
-    fn hello(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let hello = Control::Hello {
-            version: VERSION,
-            life: self.life,
-            name: self.shared.name.clone(),
-        };
-        hello.write(&mut bytes);
-        bytes
-    }
-
-    pub(super) fn tell_link(&mut self, link: u64, control: &Control) {
-        let Some(found) = self.links.get(&link) else {
-            return;
-        };
-        let mut bytes = Vec::new();
-        control.write(&mut bytes);
-        found.out.send(bytes);
-        if found.out.queued() > MOST_QUEUED {
-            self.closed(link);
-        }
-    }
-
-    fn closed(&mut self, link: u64) {
-        let Some(gone) = self.links.remove(&link) else {
-            return;
-        };
-        let now = self.now();
-        if let Some(dial) = gone.dialed.and_then(|dialed| self.dials.get_mut(&dialed))
-            && dial.link == Some(link)
-        {
-            (dial.link, dial.down_since) = (None, Some(now));
-        }
-    }
-
-    fn control(&mut self, link: u64, control: Control) {
-        let Some(found) = self.links.get(&link) else {
-            return;
-        };
-        let (dialed, peer) = (found.dialed, found.peer);
-        if let Control::Hello { version, life, name } = control {
-            if peer.is_some() || version != VERSION || !self.is_who_it_says(link, &name) {
-                self.counters.foreign.add(1);
-                return self.closed(link);
-            }
-            return self.greeted(link, life, &name);
-        }
-        let Some(peer) = peer else {
-            return self.closed(link);
-        };
-        let fits = match dialed {
-            Some(_) => self.heard_from_member(peer, &control),
-            None => self.heard_from_sender(link, peer, control),
-        };
-        if !fits {
-            self.counters.foreign.add(1);
-            self.closed(link);
-        }
-    }
-
-    /// Is it the manager of this name that has this address?
-    fn is_who_it_says(&self, link: u64, name: &str) -> bool {
-        let (Some(link), Some(id)) = (self.links.get(&link), self.ids.get(name)) else {
-            return false;
-        };
-        let known = self.peers.get(id).and_then(|peer| peer.address);
-        known.is_some_and(|(address, _)| address == link.address)
-            && link.dialed.is_none_or(|(peer, _)| peer == *id)
-    }
-
-    fn greeted(&mut self, link: u64, life: u64, name: &str) {
-        let peer = self.peer_id(name);
-        let now = self.now();
-        let before = self
-            .peers
-            .get_mut(&peer)
-            .and_then(|known| known.life.replace(life));
-        if before.is_some_and(|before| before != life) {
-            self.peer_restarted(now, peer, life);
-        }
-        let mut dialed = None;
-        if let Some(found) = self.links.get_mut(&link) {
-            found.peer = Some(peer);
-            dialed = found.dialed;
-        }
-        let Some(dialed) = dialed else {
-            return;
-        };
-        if let Some(dial) = self.dials.get_mut(&dialed) {
-            (dial.link, dial.down_since) = (Some(link), None);
-        }
-        self.trouble(name, String::new());
-        self.invite_all(now, dialed);
-    }
-
-    /// Its process is another one: what it had is gone but for what its broker has.
-    fn peer_restarted(&mut self, now: Time, peer: PeerId, life: u64) {
-        if let Some(known) = self.peers.get_mut(&peer) {
-            known.receiver.restarted(life);
-        }
-        self.incoming
-            .retain(|stream, incoming| incoming.peer != peer || stream.life == life);
-        for sending in self.sends.values_mut() {
-            sending.restarted(now, peer);
-        }
-    }
-
-    /// Marks what is sent on a connection that the other side has made with the class that it is for.
-    pub(super) fn mark_link(&self, link: u64, class: u8) {
-        if let Some(link) = self.links.get(&link) {
-            links::mark(socket2::SockRef::from(&link.marker), class);
-        }
     }
 }

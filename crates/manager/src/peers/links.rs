@@ -1,6 +1,6 @@
 //! TCP connections: those to members, those from senders, and what moves bytes over them (and to the broker).
 
-use super::hub::{Inbox, Input};
+use super::inbox::{Inbox, Input};
 use crate::contract::Peering;
 use socket2::SockRef;
 use std::future::poll_fn;

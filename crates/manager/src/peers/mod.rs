@@ -16,9 +16,12 @@
 
 mod broker;
 mod datagrams;
+mod greeting;
 mod hub;
+mod inbox;
 mod journal;
 mod links;
+mod members;
 mod receiving;
 mod sending;
 

@@ -79,6 +79,14 @@ impl Mosquitto {
         child.wait().unwrap();
     }
 
+    /// It takes nothing and says nothing for a while.
+    pub(crate) fn pause(&self, paused: bool) {
+        let id = i32::try_from(self.child.as_ref().unwrap().id()).unwrap();
+        let signal = if paused { libc::SIGSTOP } else { libc::SIGCONT };
+        // SAFETY: a signal to a child that was not waited for.
+        unsafe { libc::kill(id, signal) };
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }

@@ -12,9 +12,38 @@ use crate::intermediary::uplink::Judgement;
 use crate::peer::message;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use timebound_wire::mqtt::{Head, Kind, Publish, PublishHeader, Version};
 use timebound_wire::topic;
+
+/// Bytes of messages on their way to the owner, of one group, beyond which no more are taken from clients.
+const MOST_QUEUED: usize = 256 * 1024;
+
+/// Whether more may be sent to a group: its owner says whether it can, and what it has not got yet is counted, so that a fast client
+/// cannot fill the memory between the two.
+#[derive(Debug, Default)]
+pub struct Room {
+    full: AtomicBool,
+    queued: AtomicUsize,
+}
+
+impl Room {
+    /// The owner has room, or has none; true if that has changed.
+    pub fn set(&self, has_room: bool) -> bool {
+        self.full.swap(!has_room, Ordering::AcqRel) == has_room
+    }
+    /// The owner has got a message of so many bytes; true if clients who waited for that may go on.
+    pub fn arrived(&self, bytes: usize) -> bool {
+        let before = self.queued.fetch_sub(bytes, Ordering::AcqRel);
+        before > MOST_QUEUED && before - bytes <= MOST_QUEUED
+    }
+    fn leaves(&self, bytes: usize) {
+        self.queued.fetch_add(bytes, Ordering::AcqRel);
+    }
+    fn is_there(&self) -> bool {
+        !self.full.load(Ordering::Acquire) && self.queued.load(Ordering::Acquire) <= MOST_QUEUED
+    }
+}
 
 /// A group to which this manager sends.
 #[derive(Debug, Clone)]
@@ -25,8 +54,7 @@ pub struct Group {
     pub priority: u8,
     /// The connection whose request that is, where it is known.
     pub owner: Option<u64>,
-    /// May more be sent now?
-    pub room: Arc<AtomicBool>,
+    pub room: Arc<Room>,
 }
 
 /// All of them.
@@ -78,6 +106,7 @@ struct Copying {
     message: Vec<u8>,
     /// Bytes before the payload that have yet to pass.
     skip: usize,
+    room: Arc<Room>,
 }
 
 /// Of a connection that has published to a group.
@@ -115,6 +144,7 @@ impl Grouped {
             return;
         }
         if let Some(done) = self.copying.take() {
+            done.room.leaves(done.message.len());
             if done.qos > 0 {
                 *self.waiting.entry(done.packet).or_default() += 1;
             }
@@ -264,7 +294,7 @@ impl Session {
             return Concern::Nothing;
         };
         // Before the broker has accepted the client nothing that it says is worth anything.
-        if self.phase() == Phase::Greeting || !group.room.load(Ordering::Acquire) {
+        if self.phase() == Phase::Greeting || !group.room.is_there() {
             return Concern::Waits;
         }
         if self.phase() != Phase::Open {
@@ -285,6 +315,7 @@ impl Session {
             },
             message,
             skip: head.length + length,
+            room: Arc::clone(&group.room),
         })
     }
 }

@@ -26,7 +26,7 @@ pub use answers::Verdict;
 pub use context::{Context, Limits, Offence};
 pub use flow::{Input as FlowInput, State as FlowState, next as next_flow_state};
 pub use flows::Side;
-pub use groups::{Group, Groups, Outgoing};
+pub use groups::{Group, Groups, Outgoing, Room};
 pub use phase::{Input, Phase, next as next_phase};
 pub use session::{Client, Event, HoldEnd, Session, Step};
 

@@ -7,6 +7,7 @@ use timebound_model::units::Span;
 pub(super) struct RoundTrip {
     smoothed: Option<(Span, Span)>,
     timeout: Span,
+    first: Span,
     least: Span,
     greatest: Span,
 }
@@ -16,6 +17,7 @@ impl RoundTrip {
         Self {
             smoothed: None,
             timeout: first,
+            first,
             least,
             greatest,
         }
@@ -42,9 +44,10 @@ impl RoundTrip {
 
     /// There was progress: the back-off is over (section 5.7).
     pub(super) fn progress(&mut self) {
-        if let Some((mean, variation)) = self.smoothed {
-            self.timeout = self.bounded(mean.saturating_add(Span(variation.0.saturating_mul(4))));
-        }
+        self.timeout = match self.smoothed {
+            Some((mean, variation)) => self.bounded(mean.saturating_add(Span(variation.0.saturating_mul(4)))),
+            None => self.first,
+        };
     }
 
     pub(super) const fn timeout(&self) -> Span {
@@ -64,6 +67,17 @@ impl RoundTrip {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_ends_the_back_off_before_anything_was_measured() {
+        let ms = Span::from_millis;
+        let mut trip = RoundTrip::new(ms(100), ms(10), ms(1_000));
+        trip.back_off();
+        trip.back_off();
+        assert_eq!(trip.timeout(), ms(400));
+        trip.progress();
+        assert_eq!(trip.timeout(), ms(100));
+    }
 
     #[test]
     fn the_timeout_follows_the_round_trip_and_backs_off() {

@@ -106,6 +106,8 @@ struct Joined {
     trip: RoundTrip,
     /// When datagrams were last sent to it alone.
     again: BTreeMap<u64, Time>,
+    /// After a time-out: below this, what it lacks is sent again as fast as it acknowledges.
+    recover: u64,
 }
 
 #[derive(Debug)]
@@ -204,6 +206,7 @@ impl Sender {
                         limits.greatest_timeout,
                     ),
                     again: BTreeMap::new(),
+                    recover: 0,
                 }));
             }
         }
@@ -322,16 +325,20 @@ impl Sender {
         if is_news {
             joined.heard = now;
         }
+        // What arrived behind a gap was acknowledged late: that is no round trip.
+        let had_no_gap = joined.beyond == 0 && joined.again.is_empty();
+        let mut goes_on = false;
         if report.next > joined.next {
             let place = (report.next - 1).saturating_sub(base) as usize;
             if let Some(entry) = self.entries.get(place)
-                && !joined.again.contains_key(&(report.next - 1))
+                && had_no_gap
             {
                 joined.trip.sample(now.since(entry.sent));
             }
             joined.trip.progress();
             joined.next = report.next;
             joined.again = joined.again.split_off(&report.next);
+            goes_on = joined.again.is_empty() && joined.next < joined.recover;
         }
         if report.next == joined.next {
             joined.beyond = report.beyond;
@@ -350,6 +357,9 @@ impl Sender {
             .extend(missing.iter().map(|sequence| (*sequence, now)));
         for sequence in missing {
             self.send_again(peer, sequence, effects);
+        }
+        if goes_on {
+            self.send_lacking(now, peer, effects);
         }
         self.settle(effects);
         Ok(())
@@ -421,13 +431,22 @@ impl Sender {
     }
 
     fn resend(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
-        let (end, burst) = (self.next(), self.limits.burst);
+        let end = self.next();
+        if let Some(Member::Joined(joined)) = self.members.get_mut(&peer) {
+            joined.trip.back_off();
+            joined.recover = end;
+        }
+        self.send_lacking(now, peer, effects);
+    }
+
+    /// As much of what a member lacks as may be sent at once.
+    fn send_lacking(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
+        let burst = self.limits.burst;
         let Some(Member::Joined(joined)) = self.members.get_mut(&peer) else {
             return;
         };
-        joined.trip.back_off();
         // It has heard of nothing behind what is known to have arrived, so all of that may be missing.
-        let lacking: Vec<u64> = (joined.next..end)
+        let lacking: Vec<u64> = (joined.next..joined.recover)
             .filter(|sequence| !joined.has(*sequence))
             .take(burst)
             .collect();
@@ -441,9 +460,10 @@ impl Sender {
 
     /// A member's process was started again: it has nothing but what its broker has taken.
     pub fn restarted(&mut self, now: Time, peer: PeerId) {
+        let end = self.next();
         if let Some(Member::Joined(joined)) = self.members.get_mut(&peer) {
             (joined.next, joined.beyond) = (joined.taken.max(self.base), 0);
-            joined.heard = now;
+            (joined.heard, joined.recover) = (now, end);
             joined.again.clear();
         }
     }

@@ -370,6 +370,19 @@ fn what_was_not_sent_cannot_be_acknowledged() {
 }
 
 #[test]
+fn a_gap_of_many_datagrams_is_filled_without_a_second_for_each_few() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.run(Time(10_000_000));
+    // All of it is lost, and then a tenth of what is sent again.
+    world.network.loss = 100;
+    assert_eq!(world.publish(&vec![0; PART * 4_000], 0), Ok(0));
+    world.network.loss = 10;
+    // 63 bursts, of which hardly one arrives whole.
+    world.run(Time(8_000_000_000));
+    assert_eq!(world.taken, [0]);
+}
+
+#[test]
 fn a_window_that_is_full_holds_the_publisher_back() {
     let mut world = World::new(perfect(1), 1, true);
     world.run(Time(10_000_000));

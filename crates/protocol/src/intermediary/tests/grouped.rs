@@ -1,11 +1,10 @@
 //! Messages for other networks: copies, and acknowledgements that wait for members.
 
 use super::support::*;
-use crate::intermediary::{Group, Groups, Outgoing, Step};
+use crate::intermediary::{Group, Groups, Outgoing, Room, Step};
 use crate::peer::message::{self, Message};
 use proptest::prelude::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 fn group(number: u32, topic: &str, priority: u8, owner: Option<u64>) -> Group {
     Group {
@@ -13,7 +12,7 @@ fn group(number: u32, topic: &str, priority: u8, owner: Option<u64>) -> Group {
         topic: topic.to_owned(),
         priority,
         owner,
-        room: Arc::new(AtomicBool::new(true)),
+        room: Arc::new(Room::default()),
     }
 }
 
@@ -120,16 +119,36 @@ fn a_refused_message_goes_nowhere() {
 fn without_room_a_message_waits_and_so_does_what_is_behind_it() {
     let full = group(0, "a", 5, None);
     let room = Arc::clone(&full.room);
-    room.store(false, Ordering::Release);
+    assert!(room.set(false) && !room.set(false));
     let mut line = line(&connect(&[], &[]), vec![full]);
     line.client(&publish("b", 0, 0, &[], b"before"));
     line.client(&publish("a", 0, 0, &[], b"x"));
     line.client(&publish("b", 0, 0, &[], b"behind"));
     assert_eq!(line.to_broker, publish("b", 0, 0, &[], b"before"));
     assert_eq!(line.last, Step::Hold);
-    room.store(true, Ordering::Release);
+    assert!(room.set(true));
     line.turn();
     assert_eq!(line.waiting(), 0);
+    assert_eq!(messages(&mut line).len(), 1);
+}
+
+#[test]
+fn what_the_owner_has_not_got_yet_takes_room_as_well() {
+    let fast = group(0, "a", 5, None);
+    let room = Arc::clone(&fast.room);
+    let mut line = line(&connect(&[], &[]), vec![fast]);
+    for id in 1..=10 {
+        line.client(&publish("a", 1, id, &[], &[0; 60_000]));
+    }
+    let told = messages(&mut line).len();
+    assert!((4..=6).contains(&told), "{told}");
+    assert_eq!(line.last, Step::Hold);
+    // As soon as there is room for another one, and no sooner.
+    while !room.arrived(30_000) {
+        line.turn();
+        assert!(messages(&mut line).is_empty());
+    }
+    line.turn();
     assert_eq!(messages(&mut line).len(), 1);
 }
 
