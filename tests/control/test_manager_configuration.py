@@ -201,6 +201,26 @@ def test_files_that_are_none(tmp_path: Path, text: str) -> None:
     assert all("scenario" not in hint for *_, hint in found)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LEAST.replace("1884", "1883"), "127.0.0.1:1883 is the manager itself"),
+        (LEAST.replace("broker: 127.0.0.1:1884", "broker: localhost:1883"), "is the manager itself"),
+        (LEAST.replace("listen: 127.0.0.1", "listen: 0.0.0.0").replace("1884", "1883"), "is the manager itself"),
+        (LEAST.replace("listen: 127.0.0.1:1883", "listen: [127.0.0.1:1883, 127.0.0.1:1883]"), "is listened at already"),
+        (LEAST.replace("listen: 127.0.0.1:1883", "listen: [127.0.0.1:1883, 0.0.0.0:1883]"), "is listened at already"),
+        (LEAST + "http: 127.0.0.1:1883\n", "is for MQTT already"),
+    ],
+)
+def test_every_door_is_somebodys_own(tmp_path: Path, text: str, message: str) -> None:
+    assert any(message in said for _, _, said, _ in problems(tmp_path, text))
+
+
+def test_the_same_port_of_another_host_and_any_free_port_are_no_conflict(tmp_path: Path) -> None:
+    read(tmp_path, LEAST.replace("127.0.0.1:1884", "192.0.2.7:1883"))
+    read(tmp_path, LEAST.replace("listen: 127.0.0.1:1883", "listen: [127.0.0.1:0, 127.0.0.1:0]"))
+
+
 def test_what_is_doubtful_is_said(tmp_path: Path) -> None:
     file = tmp_path / "manager.yaml"
     file.write_text(LEAST.replace("127.0.0.1:1883", "0.0.0.0:1883").replace("file:/tmp/srt.db", "tcp:10.0.0.1:6640"))

@@ -80,3 +80,6 @@ def test_a_store_that_is_not_there_is_said(server: OvsdbServer, tmp_path: Path) 
     assert answer.stderr.startswith(f"error: {server.url}: ")
     answer = srt("show", "nonsense")
     assert (answer.returncode, "file:PATH" in answer.stderr) == (3, True)
+    absent = tmp_path / "absent.db"
+    answer = srt("show", f"file:{absent}")
+    assert (answer.returncode, "there is no table" in answer.stderr, absent.exists()) == (3, True, False)

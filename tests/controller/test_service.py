@@ -7,10 +7,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from controller_site import site, start, until
 from planner_worlds import MS, cut, line, ring
+from structlog.testing import capture_logs
 
-from timebound.control.srt.rows import ChannelState, Outcome
+from timebound.control.srt.rows import ChannelState, ControllerRow, Outcome
+from timebound.control.srt.store import Put, Role, Writer, open_store
 
 
 def test_a_request_is_granted_reserved_and_given_back(tmp_path: Path) -> None:
@@ -32,6 +35,28 @@ def test_a_request_is_granted_reserved_and_given_back(tmp_path: Path) -> None:
     granted = next(line for line in lines if line["what"] == "verdict" and line["id"] == publisher)
     assert granted["outcome"] == "granted" and granted["client_id"] == "client-1" and granted["topic"] == "a"
     assert {"withdrawn", "removed", "proven"} <= {line["outcome"] for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("other", "another controller decides as well"), ("controller", "another controller uses this name")],
+)
+def test_a_second_controller_of_the_same_table_is_told(tmp_path: Path, name: str, told: str) -> None:
+    with site(tmp_path, line()) as plant, capture_logs() as said:
+        time.sleep(0.1)
+        assert not [entry for entry in said if entry["log_level"] == "error"], "it is alone"
+        other = open_store(f"file:{tmp_path / 'srt.db'}", Writer(Role.CONTROLLER, name))
+        try:
+            assert other.wait_connected(10)
+
+            def is_told() -> bool:
+                other.transact([Put(ControllerRow(id=name, version="1", beat_ns=time.time_ns()))])
+                return any(entry["event"] == told for entry in said)
+
+            until(is_told)
+            assert plant.service.health()[0]
+        finally:
+            other.close()
 
 
 def test_a_hundred_requests_at_once_are_all_answered(tmp_path: Path) -> None:

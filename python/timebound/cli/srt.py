@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -96,6 +97,14 @@ def _opened(url: str, role: Role, key: str | None, certificate: str | None, ca: 
     from timebound.control.srt.store import StoreError, Tls, Writer, open_store
 
     tls = Tls(key=key, certificate=certificate, ca=ca) if key and certificate and ca else None
+    kind, _, place = url.partition(":")
+    if kind == "file" and not Path(place).exists():
+        # Whoever looks at a table makes none.
+        stderr(
+            f"error: there is no table {place}\n  = hint: managers and the controller make it; their configuration names it as store"
+        )
+        yield None
+        return
     try:
         store = open_store(url, Writer(role, "timebound srt"), tls=tls)
     except StoreError as error:

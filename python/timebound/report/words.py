@@ -89,6 +89,8 @@ def sentence(run: Run) -> str:
         plural = "has" if len(by["unbounded"]) == 1 else "have"
         reason = first_flow.reason or "no reason was recorded"
         return f"{count_text(len(by['unbounded']))} of {count_text(len(flows))} flows {plural} no finite bound; {first_flow.name}: {reason}."
+    if run.verdict == "failed":
+        return "It was interrupted or broke off; what was recorded until then is shown."
     if run.verdict != "met":
         return (
             "This version of the report does not know the verdict of this run; the figures below speak for themselves."
@@ -142,13 +144,20 @@ class Headline:
     detail: str
 
 
+def _left(flow: Flow) -> float | None:
+    """The margin, or what the worst message seen left of the deadline where that is less: a message may wait outside what a bound covers."""
+    if flow.margin is None or flow.deadline is None:
+        return flow.margin
+    return min([flow.margin, *(flow.deadline - value for _, value in seen(flow))])
+
+
 def headlines(run: Run) -> list[Headline]:
     """Worst observed, worst simulated, tightest margin."""
     observed = max(
         (f for f in run.flows if f.network.max is not None), key=lambda f: f.network.max or 0.0, default=None
     )
     simulated = max((f for f in run.flows if f.simulated is not None), key=lambda f: f.simulated or 0.0, default=None)
-    tight = min((f for f in run.flows if f.margin is not None), key=lambda f: f.margin or 0.0, default=None)
+    tight = min((f for f in run.flows if f.margin is not None), key=lambda f: _left(f) or 0.0, default=None)
     found = [Headline("Worst network latency observed", None, "nothing was emulated")]
     if observed is not None:
         application = observed.application.max
@@ -174,13 +183,14 @@ def headlines(run: Run) -> list[Headline]:
         )
         found.append(Headline("Tightest margin to a deadline", None, why))
     else:
-        against = (
-            f"{tight.promise_words} {time_text(tight.promise)}"
-            if tight.promise is not None
-            else "worst seen, as there is no bound"
-        )
+        against = "worst seen, as there is no bound"
+        if tight.promise is not None:
+            against = f"{tight.promise_words} {time_text(tight.promise)}"
+        if tight.margin is not None and (_left(tight) or 0.0) < tight.margin:
+            words, worst = max(seen(tight), key=lambda known: known[1])
+            against = f"{words} {time_text(worst)}"
         detail = f"{tight.name}: deadline {time_text(tight.deadline)}, {against}"
-        found.append(Headline("Tightest margin to a deadline", tight.margin, detail))
+        found.append(Headline("Tightest margin to a deadline", _left(tight), detail))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -116,8 +117,18 @@ def serve(configuration: Configuration) -> None:
     with running(configuration) as found:
         structlog.get_logger("timebound.controller").info("listening", url=found.url)
         tell_systemd("READY=1")
-        found.server.run(sockets=[found.socket])
+        # uvicorn raises the signal that ended it once more when it is done: to be told to end is no failure.
+        before = {number: signal.signal(number, lambda *_: _end(found)) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            found.server.run(sockets=[found.socket])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
         tell_systemd("STOPPING=1")
+
+
+def _end(found: Running) -> None:
+    found.server.should_exit = True
 
 
 def _family(address: str) -> socket.AddressFamily:

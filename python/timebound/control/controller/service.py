@@ -10,7 +10,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -75,7 +76,11 @@ class Service:
         self._pulse = Pulse(STALE_NS)
         self._alive, self._wall, self._clock = alive, wall, clock
         self._beaten_ns = 0
+        self._beats: deque[int] = deque(maxlen=30)
+        self._others_pulse = Pulse(STALE_NS)
+        self._others: frozenset[str] = frozenset()
         self._came_round_ns = clock()
+        self._began_ns = wall()
         self._changed = threading.Condition()
         self._shown = 0
         self._view: dict[str, Any] = view(self._desk, wall(), connected=False)
@@ -232,6 +237,7 @@ class Service:
         beats = {row.id: row.beat_ns for row in tables.managers.values()}
         self._pulse.observe(beats, self._wall(), self._clock())
         alive = self._pulse.alive(self._clock())
+        self._look_for_others(tables.controllers)
         # A beat alone is no news to anybody but the pulse.
         bare = {name: replace(row, beat_ns=0) for name, row in tables.managers.items()}
         tables = desk.seen(replace(tables, managers=bare, controllers={}))
@@ -240,6 +246,20 @@ class Service:
             worth = True
         return worth
 
+    def _look_for_others(self, rows: Mapping[str, ControllerRow]) -> None:
+        """Two that decide about one table write over each other: that is told, since neither can know who is meant to."""
+        own = rows.get(self.name)
+        beats = {name: row.beat_ns for name, row in rows.items() if name != self.name}
+        if own is not None and own.beat_ns > self._began_ns and own.beat_ns not in self._beats:
+            # Its beats come under our name.
+            beats[self.name] = own.beat_ns
+        self._others_pulse.observe(beats, self._wall(), self._clock())
+        others = self._others_pulse.alive(self._clock())
+        for name in sorted(others - self._others):
+            same = "another controller uses this name" if name == self.name else "another controller decides as well"
+            log.error(same, name=name, hint="stop one of them: each answers, and the last one counts")
+        self._others = others
+
     def _beat(self) -> None:
         now = self._clock()
         if self._beaten_ns and now - self._beaten_ns < BEAT_NS:
@@ -247,6 +267,7 @@ class Service:
         self._beaten_ns = now
         self._alive()
         row = ControllerRow(id=self.name, version=__version__, beat_ns=self._wall(), url=self.url)
+        self._beats.append(row.beat_ns)
         self.store.transact([Put(row)], wait_s=0)
 
     def _carry_out(self, orders: Orders) -> None:

@@ -75,6 +75,7 @@ def json_schema() -> dict[str, Any]:
 def _resolve(said: shape.ManagerShape, context: Context) -> Configuration:
     if said.hold > LONGEST_HOLD_NS:
         context.error(("hold",), "nothing may wait for longer than 5 s", "write for example hold: 500 ms")
+    _check_doors(said, context)
     return Configuration(
         name=said.name,
         core=_core(said, context),
@@ -87,6 +88,31 @@ def _resolve(said: shape.ManagerShape, context: Context) -> Configuration:
         audit=_beside(said.audit, context),
         announce=_announce(said.announce, context),
     )
+
+
+def _check_doors(said: shape.ManagerShape, context: Context) -> None:
+    """Each address is listened at once, and the broker is somebody else."""
+    doors: list[tuple[TreePath, str, int]] = [
+        (("listen", number), door.address, door.port) for number, door in enumerate(said.listen)
+    ]
+    for number, (path, address, port) in enumerate(doors):
+        if port and any(port == other and _meet(address, at) for _, at, other in doors[:number]):
+            context.error(path, f"{address}:{port} is listened at already", "choose another port")
+        if port == said.broker.port and _meet(address, said.broker.address):
+            context.error(
+                ("broker",), f"{address}:{port} is the manager itself", "move the broker to another port, such as 1884"
+            )
+        if port == said.http.port and _meet(address, said.http.address):
+            context.error(("http",), f"{address}:{port} is for MQTT already", "choose another port")
+
+
+def _meet(listener: str, other: str) -> bool:
+    """Does who speaks to `other` reach a listener at `listener` on this host? What is no address is told elsewhere."""
+    try:
+        at, to = ip_address(listener), ip_address("127.0.0.1" if other == "localhost" else other)
+    except ValueError:
+        return False
+    return at == to or (at.version == to.version and ((at.is_unspecified and to.is_loopback) or to.is_unspecified))
 
 
 def _beside(name: str | None, context: Context, path: TreePath = ("audit",)) -> Path | None:
