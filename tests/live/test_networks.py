@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,22 @@ flows:
   - {name: alpha, from: p, to: [q, r, t], topic: t/alpha, size: 1000 B, period: 100 ms, jitter: 1 ms, deadline: 1 s, priority: 5, qos: 1}
   - {name: beta, from: t, to: q, topic: t/beta, size: 200 B, period: 100 ms, jitter: 1 ms, deadline: 1 s, priority: 4, qos: 1}
 stack: {STACK: {broker: [b1, b2, b3]}}
-run: {duration: 4 s, warm-up: 2 s, simulate: {search: 0}}
+run: {duration: 4 s, warm-up: 8 s, simulate: {search: 0}}
 """
+
+
+def opened_s(folder: Path) -> float:
+    """When the last of the groups opened, from the start of the run (warm-up included)."""
+    began = json.loads((folder / "live.json").read_text())["epoch_unix_ns"] / 1e9
+    times = [0.0]
+    for audit in (folder / "logs").glob("manager-*-audit.jsonl"):
+        entries = [json.loads(line) for line in audit.read_text().splitlines()]
+        times += [
+            datetime.fromisoformat(entry["time"]).timestamp() - began
+            for entry in entries
+            if entry["event"] == "group" and entry["state"] == "open"
+        ]
+    return max(times)
 
 
 @pytest.mark.skipif(not real_switches().ok, reason="no Open vSwitch here: install openvswitch-switch")
@@ -87,8 +102,10 @@ def test_managers_bring_every_message_to_every_network_once(tmp_path: Path, stac
         proven = {entry["id"] for entry in decided if entry["what"] == "group" and entry["outcome"] == "proven"}
         flows = {(flow["flow"], flow["receiver"]): flow for flow in summary["flows"]}
         whole = all(flow["received"] == flow["sent"] and flow["duplicates"] == 0 for flow in flows.values())
-        if summary["precision"]["verdict"] != "good" and not (whole and len(proven) == 2):
-            # A machine that does not keep up proves nothing, neither way.
+        if not whole and not 0 < opened_s(folder) < 8:
+            # Messages that were released before there were groups stay at home: a busy machine takes longer to answer than clients wait.
+            continue
+        if not whole and summary["precision"]["verdict"] != "good":
             continue
         assert len(proven) == 2, "alpha to two networks, beta to one"
         for (name, receiver), flow in flows.items():
@@ -99,7 +116,7 @@ def test_managers_bring_every_message_to_every_network_once(tmp_path: Path, stac
             if summary["precision"]["verdict"] == "good":
                 assert flow["latency_us"]["max"] <= flow["bound_us"]["observed_arrivals"]
         return
-    pytest.skip("the machine disturbed every run")
+    pytest.skip("the machine disturbed every run, or had no groups before messages were counted")
 
 
 def test_a_cell_of_the_experiment_is_emulated_beside_its_simulation(tmp_path: Path) -> None:

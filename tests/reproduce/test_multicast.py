@@ -110,8 +110,8 @@ def test_the_last_answer_to_a_request_counts(tmp_path: Path) -> None:
         said(1000, "channel", "a", "proven"),
         said(1000, "verdict", "c", "unavailable") | {"side": "subscribe"},
         said(1001, "verdict", "a", "granted"),
-        # The run ends after 2 s of warm-up and one that counts.
-        said(1004, "verdict", "a", "unavailable"),
+        # The run ends after 8 s of warm-up and one that counts.
+        said(1010, "verdict", "a", "unavailable"),
     ]
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "controller-audit.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

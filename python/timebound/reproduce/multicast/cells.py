@@ -30,6 +30,8 @@ FULL_ITERATIONS, FULL_DURATION_NS = 1_000, 2_000_000_000
 """The paper's: at least 100 messages of every publisher (one per 20 ms at least), a thousand times."""
 REAL_SWITCH_DELAY = "0 us..20 ms"
 """What a real switch may take in an emulation; beyond it the run is disturbed (scenario `rt-mqtt`)."""
+EMULATED_WARM_UP = "8 s"
+"""So that channels and groups are there before anything counts."""
 EMULATED_DEADLINE = "1 s"
 """In an emulation of channels: over switches that may take so long the controller would rightly refuse 15 ms. Classes are as ever."""
 
@@ -90,6 +92,7 @@ def scenario_of(cell: Cell, iteration: int, *, emulated: bool) -> Scenario:
     if cell.is_reserved and emulated:
         overrides |= {
             "switch-delay": REAL_SWITCH_DELAY,
+            "run.warm-up": EMULATED_WARM_UP,
             "alpha-deadline": EMULATED_DEADLINE,
             "beta-deadline": EMULATED_DEADLINE,
         }
