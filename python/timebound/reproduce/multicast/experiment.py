@@ -163,7 +163,7 @@ def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootle
         if certificate["verdict"] == "good":
             break
     assert best is not None
-    return best
+    return {**best, "attempts": attempt}
 
 
 def _without_channel(channels: dict[str, int]) -> str | None:
