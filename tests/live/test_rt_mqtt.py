@@ -78,5 +78,8 @@ run: {duration: 3 s, warm-up: 500 ms, seed: 1}
     assert outcomes["fair", "publish"]["outcome"] == "granted"
     hasty = outcomes["hasty", "publish"]
     assert hasty["outcome"] == "refused" and "deadline" in hasty["reason"]
+    told = {(answer["flow"], answer["side"]): answer for answer in summary["channels"]}
+    assert told["hasty", "publish"]["outcome"] == "refused" and hasty["reason"] in told["hasty", "publish"]["text"]
+    assert told["fair", "publish"]["outcome"] == "granted"
     flows = {flow["flow"]: flow for flow in summary["flows"]}
     assert flows["hasty"]["received"] == flows["hasty"]["sent"] > 20, "refused is not lost"

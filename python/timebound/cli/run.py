@@ -98,6 +98,9 @@ def execute(
         stderr(f"What it had measured is kept in {done.folder}.")
     for violation in done.summary["violations"][:10]:
         stderr(f"BOUND VIOLATED: {violation['text']}")
+    for answer in done.summary.get("channels", []):
+        if answer["text"] is not None:
+            stderr(f"no channel: {answer['text']}")
     if (certificate := one_line(done.summary["precision"])) is not None:
         stderr(certificate)
     if done.summary["precision"]["verdict"] == "disturbed":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from timebound.engine import observed, records
+from timebound.engine.answers import answers
 from timebound.engine.observed import Arrivals
 from timebound.engine.predict import Prediction
 from timebound.stacks import Plan
@@ -37,6 +38,8 @@ class Measured:
     links: pl.DataFrame | None
     precision: pl.DataFrame | None
     """The emulator's own error over time: `lateness.csv` (crates/live/src/history.rs)."""
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    """Of the controller, to the clients of flows (`engine.answers`)."""
 
     def port_figures(self) -> dict[int, dict[str, Any]]:
         """Port index -> utilisation, drops and largest queue of the measured run."""
@@ -81,6 +84,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         nodes=_nodes(folder / "nodes.csv", warm_up),
         links=_links(folder / "ports.csv", warm_up),
         precision=_precision(folder / "lateness.csv", warm_up),
+        answers=answers(folder, {flow.topic: flow.name for flow in plan.scenario.flows if flow.asks}, warm_up, live),
     )
 
 

@@ -121,6 +121,7 @@ def summarise(results: Results) -> dict[str, Any]:
         "explained": explain.summary_of(prediction, flows),
         "brokers": stages.brokers(prediction),
         "assumptions": assumptions,
+        "channels": [] if measured is None else measured.answers,
         **({} if results.figures is None else {"method": summary_of(results.figures, prediction)}),
     }
 

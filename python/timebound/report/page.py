@@ -110,6 +110,7 @@ def _header(run: Run) -> Markup:
         el("p", text(scenario.get("description")), class_="about") if scenario.get("description") else None,
         _banner(run),
         _failure(run),
+        _channels(run),
         _numbers(run),
         about,
     )
@@ -132,6 +133,17 @@ def _failure(run: Run) -> Markup | None:
         return None
     said = f"The emulation did not reach its end: {run.failure}. What was measured until then is shown."
     return el("p", el("strong", said), class_="note is-violated")
+
+
+def _channels(run: Run) -> Markup | None:
+    """Who asked for a channel and had none, or not all the time: bounds do not hold for them."""
+    found = [said for entry in run.channels if (said := text(entry.get("text")))]
+    if not found:
+        return None
+    rest = len(found) - MOST_VIOLATIONS
+    more = el("li", f"and {count_text(rest)} more in summary.json") if rest > 0 else None
+    entries = [el("li", said) for said in found[:MOST_VIOLATIONS]]
+    return el("div", el("strong", "Without a channel"), el("ul", *entries, more), class_="note is-violated")
 
 
 def _numbers(run: Run) -> Markup:

@@ -326,6 +326,8 @@ class Run:
     verdict: str
     violations: list[Mapping[str, Any]]
     assumptions: list[Mapping[str, Any]] = field(default_factory=list)
+    channels: list[Mapping[str, Any]] = field(default_factory=list)
+    """What a controller answered to the clients of flows."""
     failure: str = ""
     notes: tuple[str, ...] = ()
     explained: tuple[Explained, ...] = ()
@@ -371,6 +373,7 @@ class Run:
             verdict=text(summary.get("verdict")) or "unmeasured",
             violations=items(summary.get("violations")),
             assumptions=items(summary.get("assumptions")),
+            channels=items(summary.get("channels")),
             failure=text(summary.get("failure")),
             method=mapping(summary.get("method")),
             explained=tuple(Explained.parse(entry) for entry in items(summary.get("explained"))),
