@@ -21,7 +21,7 @@ pub struct Limits {
     pub first_timeout: Span,
     pub least_timeout: Span,
     pub greatest_timeout: Span,
-    /// Datagrams that one time-out or report sends again to a member.
+    /// Datagrams that are under way again to a member, at most; fewer while those are lost (`Joined::share`).
     pub burst: usize,
 }
 
@@ -106,6 +106,11 @@ struct Joined {
     trip: RoundTrip,
     /// When datagrams were last sent to it alone.
     again: BTreeMap<u64, Time>,
+    /// Datagrams that may be under way again: a quarter less when one of them is lost or nothing is heard, more as they arrive. The way has a
+    /// meter of the group's rate: what is sent again faster only takes the place of something else, and that was once a storm without end.
+    share: usize,
+    /// When it was last lessened.
+    lessened: Time,
     /// After a time-out: below this, what it lacks is sent again as fast as it acknowledges.
     recover: u64,
 }
@@ -206,6 +211,8 @@ impl Sender {
                         limits.greatest_timeout,
                     ),
                     again: BTreeMap::new(),
+                    share: limits.burst,
+                    lessened: now,
                     recover: 0,
                 }));
             }
@@ -337,20 +344,30 @@ impl Sender {
             }
             joined.trip.progress();
             joined.next = report.next;
-            joined.again = joined.again.split_off(&report.next);
+            let under_way = joined.again.split_off(&report.next);
+            let got = std::mem::replace(&mut joined.again, under_way).len();
+            joined.share = (joined.share + got.div_ceil(2)).min(self.limits.burst);
             goes_on = joined.again.is_empty() && joined.next < joined.recover;
         }
         if report.next == joined.next {
             joined.beyond = report.beyond;
         }
         joined.taken = joined.taken.max(report.taken);
+        let wait = joined.trip.timeout();
+        let lost_again = |sequence: &u64| {
+            let last = joined.again.get(sequence);
+            last.is_some_and(|last| now >= last.after(wait))
+        };
+        if joined.missing().any(|sequence| lost_again(&sequence)) {
+            joined.lessen(now);
+        }
         let missing: Vec<u64> = joined
             .missing()
             .filter(|sequence| {
                 let last = joined.again.get(sequence);
-                last.is_none_or(|last| now >= last.after(joined.trip.mean()))
+                last.is_none_or(|last| now >= last.after(wait))
             })
-            .take(self.limits.burst)
+            .take(joined.room(now))
             .collect();
         joined
             .again
@@ -433,6 +450,7 @@ impl Sender {
     fn resend(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
         let end = self.next();
         if let Some(Member::Joined(joined)) = self.members.get_mut(&peer) {
+            joined.lessen(now);
             joined.trip.back_off();
             joined.recover = end;
         }
@@ -441,14 +459,13 @@ impl Sender {
 
     /// As much of what a member lacks as may be sent at once.
     fn send_lacking(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
-        let burst = self.limits.burst;
         let Some(Member::Joined(joined)) = self.members.get_mut(&peer) else {
             return;
         };
         // It has heard of nothing behind what is known to have arrived, so all of that may be missing.
         let lacking: Vec<u64> = (joined.next..joined.recover)
             .filter(|sequence| !joined.has(*sequence))
-            .take(burst)
+            .take(joined.share)
             .collect();
         joined
             .again
@@ -547,6 +564,24 @@ impl Sender {
 }
 
 impl Joined {
+    /// Something was lost again; that is counted once in a round trip.
+    fn lessen(&mut self, now: Time) {
+        if now >= self.lessened.after(self.trip.timeout()) {
+            self.share = (self.share * 3 / 4).max(1);
+            self.lessened = now;
+        }
+    }
+
+    /// How many more may be under way again now.
+    fn room(&self, now: Time) -> usize {
+        let wait = self.trip.timeout();
+        let under_way = self
+            .again
+            .iter()
+            .filter(|(sequence, sent)| now < sent.after(wait) && !self.has(**sequence));
+        self.share.saturating_sub(under_way.count())
+    }
+
     fn has(&self, sequence: u64) -> bool {
         sequence < self.next
             || sequence

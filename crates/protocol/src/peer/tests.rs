@@ -12,13 +12,13 @@ use timebound_model::units::{Span, Time};
 
 const STREAM: StreamId = StreamId { life: 7, number: 1 };
 
-fn invitation() -> Control {
+fn invitation(reliable: bool) -> Control {
     Control::Invite {
         stream: STREAM,
         group: Ipv4Addr::new(239, 192, 0, 1),
         port: 7_883,
         class: 5,
-        reliable: true,
+        reliable,
         topic: "plant/alarm".to_owned(),
     }
 }
@@ -67,6 +67,27 @@ struct World {
     taken: Vec<u64>,
     undelivered: Vec<(PeerId, std::ops::Range<u64>)>,
     sent: u64,
+    meter: Option<Meter>,
+}
+
+/// Drops what comes faster than its rate, as the first switch of a channel does.
+struct Meter {
+    per_second: u64,
+    most: u64,
+    /// Billionths of a datagram.
+    held: u64,
+    at: Time,
+}
+
+impl Meter {
+    fn passes(&mut self, now: Time) -> bool {
+        let since = now.since(self.at).0;
+        self.held = (self.held + since * self.per_second).min(self.most * 1_000_000_000);
+        self.at = now;
+        let passes = self.held >= 1_000_000_000;
+        self.held -= if passes { 1_000_000_000 } else { 0 };
+        passes
+    }
 }
 
 impl World {
@@ -84,10 +105,13 @@ impl World {
             taken: Vec::new(),
             undelivered: Vec::new(),
             sent: 0,
+            meter: None,
         };
         for peer in 0..peers {
             let mut effects = Vec::new();
-            world.sender.invite(world.now, peer, invitation(), &mut effects);
+            world
+                .sender
+                .invite(world.now, peer, invitation(reliable), &mut effects);
             world.carry_out(effects);
         }
         world
@@ -110,6 +134,10 @@ impl World {
 
     fn datagram(&mut self, peer: PeerId, bytes: &[u8]) {
         self.sent += 1;
+        let now = self.now;
+        if self.meter.as_mut().is_some_and(|meter| !meter.passes(now)) {
+            return;
+        }
         let copies = 1 + u64::from(self.draw(100) < self.network.doubling);
         for _ in 0..copies {
             if self.draw(100) >= self.network.loss {
@@ -294,7 +322,7 @@ fn data_waits_until_all_who_were_invited_have_joined() {
 fn who_does_not_join_is_not_waited_for_longer_than_allowed() {
     let mut world = World::new(perfect(1), 1, true);
     let mut effects = Vec::new();
-    world.sender.invite(world.now, 9, invitation(), &mut effects);
+    world.sender.invite(world.now, 9, invitation(true), &mut effects);
     world.carry_out(effects);
     world.run(Time(1_900_000_000));
     assert!(!world.sender.is_open());
@@ -332,7 +360,7 @@ fn a_lost_member_that_joins_again_goes_on_with_what_is_sent_then() {
     assert_eq!(world.undelivered, [(0, 1..2)]);
     world.receivers.insert(0, away);
     let mut effects = Vec::new();
-    world.sender.invite(world.now, 0, invitation(), &mut effects);
+    world.sender.invite(world.now, 0, invitation(true), &mut effects);
     world.carry_out(effects);
     world.run(Time(41_000_000_000));
     world.publish(b"three", 0).unwrap();
@@ -380,6 +408,32 @@ fn a_gap_of_many_datagrams_is_filled_without_a_second_for_each_few() {
     // 63 bursts, of which hardly one arrives whole.
     world.run(Time(8_000_000_000));
     assert_eq!(world.taken, [0]);
+}
+
+/// What is sent again goes through the meter, too: faster than that it only takes the place of what is new.
+#[test]
+fn what_a_meter_drops_is_sent_again_no_faster_than_it_lets_pass() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.run(Time(10_000_000));
+    world.meter = Some(Meter {
+        per_second: 300,
+        most: 30,
+        held: 0,
+        at: world.now,
+    });
+    let mut expected = Vec::new();
+    // A burst beyond the meter, then two thirds of its rate.
+    for number in 0..600 {
+        let bytes = message(number, 1_000);
+        world.publish(&bytes, 0).unwrap();
+        expected.push(bytes);
+        if number >= 200 {
+            world.run(world.now.after(Span::from_millis(5)));
+        }
+    }
+    world.run(world.now.after(Span::from_secs(2)));
+    assert_eq!(world.delivered[&0], expected);
+    assert!(world.sent < 3 * 600, "{} datagrams for 600", world.sent);
 }
 
 #[test]
@@ -490,7 +544,7 @@ fn what_its_sender_sends_again_to_another_life_of_the_receiver_is_not_delivered_
     // The life before had handed it over and written that down, and had no time to say so.
     world.receivers.get_mut(&0).unwrap().remember(5, STREAM, 1);
     let mut effects = Vec::new();
-    world.sender.invite(world.now, 0, invitation(), &mut effects);
+    world.sender.invite(world.now, 0, invitation(true), &mut effects);
     world.carry_out(effects);
     world.run(Time(2_000_000_000));
     assert!(!world.delivered.contains_key(&0));
@@ -547,7 +601,7 @@ fn a_member_whose_process_was_started_again_gets_what_its_broker_has_not_confirm
         .insert(1, Receiver::new(receiver::Limits::default()));
     world.sender.restarted(world.now, 1);
     let mut effects = Vec::new();
-    world.sender.invite(world.now, 1, invitation(), &mut effects);
+    world.sender.invite(world.now, 1, invitation(true), &mut effects);
     world.carry_out(effects);
     world.run(Time(2_000_000_000));
     assert_eq!(world.delivered[&1], [&b"one"[..], b"two", b"two"]);
