@@ -54,11 +54,6 @@ impl RoundTrip {
         self.timeout
     }
 
-    /// What is asked for again is not asked for once more before an answer can be there.
-    pub(super) fn mean(&self) -> Span {
-        self.smoothed.map_or(self.timeout, |(mean, _)| mean)
-    }
-
     fn bounded(&self, span: Span) -> Span {
         span.max(self.least).min(self.greatest)
     }
@@ -85,7 +80,7 @@ mod tests {
         let mut trip = RoundTrip::new(ms(100), ms(10), ms(1_000));
         assert_eq!(trip.timeout(), ms(100));
         trip.sample(ms(8));
-        assert_eq!((trip.mean(), trip.timeout()), (ms(8), ms(24)));
+        assert_eq!(trip.timeout(), ms(24));
         for _ in 0..100 {
             trip.sample(ms(8));
         }
