@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from datetime import datetime
 from pathlib import Path
 
@@ -92,6 +93,7 @@ def opened_s(folder: Path) -> float:
 def test_managers_bring_every_message_to_every_network_once(tmp_path: Path, stack: str) -> None:
     file = tmp_path / "groups.yaml"
     file.write_text(GROUPS.replace("STACK", stack))
+    most = 0
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         done = timebound("run", str(file), "-o", str(folder), "--quiet", scratch=tmp_path)
@@ -100,6 +102,7 @@ def test_managers_bring_every_message_to_every_network_once(tmp_path: Path, stac
         assert summary["violations"] == []
         decided = [json.loads(line) for line in (folder / "logs" / "controller-audit.jsonl").read_text().splitlines()]
         proven = {entry["id"] for entry in decided if entry["what"] == "group" and entry["outcome"] == "proven"}
+        most = max(most, len(proven))
         flows = {(flow["flow"], flow["receiver"]): flow for flow in summary["flows"]}
         whole = all(flow["received"] == flow["sent"] and flow["duplicates"] == 0 for flow in flows.values())
         if not whole and not 0 < opened_s(folder) < 8:
@@ -116,7 +119,8 @@ def test_managers_bring_every_message_to_every_network_once(tmp_path: Path, stac
             if summary["precision"]["verdict"] == "good":
                 assert flow["latency_us"]["max"] <= flow["bound_us"]["observed_arrivals"]
         return
-    pytest.skip("the machine disturbed every run, or had no groups before messages were counted")
+    assert most == 2, "alpha to two networks, beta to one"
+    warnings.warn("the machine disturbed every run: whether each message came once was not judged", stacklevel=1)
 
 
 def test_a_cell_of_the_experiment_is_emulated_beside_its_simulation(tmp_path: Path) -> None:
