@@ -21,38 +21,33 @@ fn undisturbed(mut attempt: impl FnMut() -> Option<(Said, Result<(), String>)>) 
     println!("skipped: the machine disturbed the runs");
 }
 
+/// How little more than the model's it takes is a figure of the machine: `benches/link.py`.
 #[test]
-fn ping_takes_what_the_model_says_and_never_less() {
+fn ping_takes_never_less_than_the_model_says() {
     // 98 bytes captured, 122 on the wire: 97.6 us at 10 Mbit/s, 0.976 us at 1 Gbit/s; switching 1 to 3 us a way.
     let least = 2.0 * (4.0 + 0.0976 + 0.000_976 + 0.001);
-    undisturbed(|| {
-        let folder = Folder::new("ping");
-        let mut plan = plan(&folder, direction(10_000_000, 4_000_000, json!({})), 2.0);
-        let ping = "import subprocess\nprint(subprocess.run(['ping','-i','0.01','-c','120','10.1.0.2'],capture_output=True,text=True).stdout)";
-        plan["programs"] = json!([python("ping", "h1", ping, Some(0))]);
-        plan["markers"] = json!([]);
-        let said = run(&folder, &plan)?;
-        let mut times: Vec<f64> = folder
-            .read("logs/ping.log")
-            .lines()
-            .filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok())
-            .collect();
-        if times.is_empty() {
-            common::skip("no ping here");
-            return None;
-        }
-        times.sort_by(f64::total_cmp);
-        let median = times[times.len() / 2];
-        // ping prints three digits, so at most 5 us too little.
-        assert!(
-            times[0] >= least - 0.006,
-            "early: {} ms, least {least} ms",
-            times[0]
-        );
-        assert_eq!(folder.live()["precision"]["early"], 0);
-        let text = format!("median {median} ms, model {least} ms");
-        Some((said, if median - least <= 0.1 { Ok(()) } else { Err(text) }))
-    });
+    let folder = Folder::new("ping");
+    let mut plan = plan(&folder, direction(10_000_000, 4_000_000, json!({})), 2.0);
+    let ping = "import subprocess\nprint(subprocess.run(['ping','-i','0.01','-c','120','10.1.0.2'],capture_output=True,text=True).stdout)";
+    plan["programs"] = json!([python("ping", "h1", ping, Some(0))]);
+    plan["markers"] = json!([]);
+    if run(&folder, &plan).is_none() {
+        return;
+    }
+    let times: Vec<f64> = folder
+        .read("logs/ping.log")
+        .lines()
+        .filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok())
+        .collect();
+    if times.is_empty() {
+        common::skip("no ping here");
+        return;
+    }
+    assert!(times.len() > 100, "{} of 120 answers", times.len());
+    // ping prints three digits, so at most 5 us too little.
+    let first = times.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(first >= least - 0.006, "early: {first} ms, least {least} ms");
+    assert_eq!(folder.live()["precision"]["early"], 0);
 }
 
 #[test]
