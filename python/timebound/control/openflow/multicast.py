@@ -41,6 +41,8 @@ class _Held:
     """What is in the switches, or about to be."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     orders: int = 0
+    due: bool = False
+    """As in `reservations.Held`."""
 
     @property
     def id(self) -> str:
@@ -85,7 +87,7 @@ class Trees:
     def install(self, order: GroupOrder) -> None:
         """See `Enforcer.install_group`."""
         held = self._held.setdefault(order.row.id, _Held(order))
-        held.order = order
+        held.order, held.due = order, True
         self._cookies[held.cookie] = held.id
         self._order(held, self._install)
 
@@ -120,6 +122,7 @@ class Trees:
             await self._put(held, branches, order)
         except (WayError, ValueError, SwitchError) as error:
             held.branches = _NOTHING
+            held.due = held.due and held.orders != order
             self._step(held, Event.FAILED, str(error))
         except NotProvenError as error:
             self._step(held, Event.FAILED, str(error))
@@ -161,6 +164,8 @@ class Trees:
             answers = await asyncio.gather(*(self._put_one(held, plan, branch) for branch in level))
             found |= {branch.switch: answer for branch, answer in zip(level, answers, strict=True)}
         held.branches = branches
+        if held.orders == order:
+            held.due = False
         self._step(held, Event.CONFIRMED)
         channel = as_channel(held.order)
         for way in branches.ways:
@@ -253,12 +258,15 @@ class Trees:
     async def _break_later(self, held: _Held, reason: str, order: int) -> None:
         """Whoever plans trees has heard of the link as well, and nearly always orders another one at once: then this one was never given up."""
         await asyncio.sleep(REPLANNED_WITHIN_S)
-        if held.orders == order and self._held.get(held.id) is held and self._dead(held.branches):
+        if held.orders == order and not held.due and self._held.get(held.id) is held and self._dead(held.branches):
             self._order(held, self._break_for(reason))
 
     def _break_for(self, reason: str) -> Callable[[_Held, int], Awaitable[None]]:
         async def break_it(held: _Held, order: int) -> None:
-            if self._dead(held.branches):
+            if held.due or (not self._dead(held.branches) and held.state is not ChannelState.PROVEN):
+                # It has perhaps outdated what was under way.
+                await self._install(held, order)
+            elif self._dead(held.branches):
                 self._step(held, Event.FAILED, reason)
 
         return break_it

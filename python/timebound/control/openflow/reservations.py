@@ -1,7 +1,8 @@
 """Channels in the switches: installed, proven, moved to their backup, found again, taken out. On the event loop.
 
 Orders for one channel are carried out one after the other, by one task; an order that is outdated before its turn is left out. What the switches do
-not confirm, or a probe does not prove, is broken, with the reason.
+not confirm, or a probe does not prove, is broken, with the reason. An order that finds nothing left to do has perhaps outdated another one, which then
+did not come to its end: so each sees to it that what was asked for is installed (`Held.due`), and that what is installed is proven.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Held:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     orders: int = 0
     """Counts orders; one that is not the last when its turn comes is outdated."""
+    due: bool = False
+    """What was asked for last is not in the switches yet: an order that is outdated before it is leaves it to the next one."""
 
     @property
     def part(self) -> str:
@@ -126,7 +129,7 @@ class Reservations:
         if held is None:
             held = self._held[row.id] = Held(row, backup, ChannelState.PLANNED)
             self._cookies[channel_cookie(row.id)] = row.id
-        held.row, held.backup_links, held.note = row, backup, ""
+        held.row, held.backup_links, held.note, held.due = row, backup, "", True
         self._order(held, self._install)
 
     def remove(self, channel: str) -> None:
@@ -144,6 +147,10 @@ class Reservations:
             if held.orders == order:
                 with contextlib.suppress(OutdatedError):
                     await work(held, order)
+                lost = self.dead(held.hops) or self.dead(held.backup)
+                if held.orders == order and held.state is ChannelState.BROKEN and lost:
+                    # The link went before these ways were known to be the channel's, so nobody has looked for the other one.
+                    self._reconsider(held)
 
     def _step(self, held: Held, event: Event, reason: str = "") -> None:
         held.state = after(held.state, event)
@@ -156,10 +163,11 @@ class Reservations:
         try:
             self._check_alone(held)
             hops, backup = await self._ways(held)
-            await self._put(held, hops, backup, order)
+            await self._put(held, hops, backup, order, asked=True)
         except (WayError, ValueError, SwitchError) as error:
             # What is in switches may be of an older order, with another way: it is not what was asked for.
             held.hops = held.backup = ()
+            held.due = held.due and held.orders != order
             self._step(held, Event.FAILED, str(error))
         except NotProvenError as error:
             self._step(held, Event.FAILED, str(error))
@@ -178,6 +186,11 @@ class Reservations:
                 hops = hops_of(held.row.links, links)
                 backup = hops_of(held.backup_links, links) if held.backup_links else ()
                 check_backup(hops, backup)
+                if backup and (gone := self.dead(hops)) and not self.dead(backup):
+                    # The link went while the order was on its way.
+                    self._check_live(backup)
+                    held.note = f"on its backup way: {gone}"
+                    return backup, ()
                 self._check_live(hops)
                 lost = self.dead(backup) if backup else ""
                 held.note = f"its backup way is gone: {lost}" if lost else ""
@@ -196,15 +209,15 @@ class Reservations:
             if box is None or not box.ready.is_set():
                 raise SwitchError(f"switch {self.named(hop.switch)} is not connected")
 
-    async def _put(self, held: Held, hops: Hops, backup: Hops, order: int) -> None:
-        """The new way complete before the first switch uses it; then the proof; then the rest of the old way goes."""
+    async def _put(self, held: Held, hops: Hops, backup: Hops, order: int, *, asked: bool = False) -> None:
+        """The new way complete before the first switch uses it; then the proof; then the rest of the old way goes. `asked`: it is what was asked for last."""
         await self._await_queues(hops, backup)
         async with self.places:
             if held.orders != order:
                 raise OutdatedError
-            await self._put_now(held, hops, backup, order)
+            await self._put_now(held, hops, backup, order, asked)
 
-    async def _put_now(self, held: Held, hops: Hops, backup: Hops, order: int) -> None:
+    async def _put_now(self, held: Held, hops: Hops, backup: Hops, order: int, asked: bool) -> None:
         plan = self._program(held, hops, backup)
         found_again = not held.hops
         old = [datapath for datapath, box in self._network.boxes.items() if box.part(held.part) is not None]
@@ -214,6 +227,8 @@ class Reservations:
         )
         found[plan.first] = await self._put_one(held, plan, plan.first, both=False)
         held.hops, held.backup = hops, backup
+        if asked and held.orders == order:
+            held.due = False
         self._step(held, Event.CONFIRMED, held.note)
         if found_again and not self._adopting:
             # What another controller may have left of it in switches that are not on its way.
@@ -331,28 +346,30 @@ class Reservations:
         for held in list(self._held.values()):
             inner = {hop.switch for hop in held.hops[1:-1]}
             if datapath in inner and held.backup and not self.dead(held.backup, {datapath}):
-                self._order(held, self._fail_over_for(f"switch {self.named(datapath)} is gone"))
+                self._order(held, self._fail_over_for(held.hops, f"switch {self.named(datapath)} is gone"))
 
     def probe_caught(self, frame: Frame, at: PortId, *, astray: bool) -> bool:
         """`Listener`."""
         return self.prober.caught(frame, at, astray=astray)
 
     def _reconsider(self, held: Held) -> None:
-        dead = self.dead(held.hops) if held.hops else "nothing is installed"
-        if dead and held.state is ChannelState.BROKEN:
-            # The way that was asked for may be there (again), perhaps with other numbers of ports.
-            if self._possible(held):
-                self._order(held, self._install)
+        broken = held.state is ChannelState.BROKEN
+        dead = self.dead(held.hops)
+        if broken and (dead or not held.hops) and self._possible(held):
+            # The way that was asked for is there (again), perhaps with other numbers of ports.
+            self._order(held, self._install)
         elif not held.hops:
             return
         elif dead and held.backup and not self.dead(held.backup):
-            self._order(held, self._fail_over_for(dead))
+            self._order(held, self._fail_over_for(held.hops, dead))
         elif dead:
-            self._network.spawn(self._break_later(held, dead, held.orders))
-        elif not dead and held.state is ChannelState.BROKEN and self.ready(held.hops):
-            self._order(held, self._again)
-        elif held.backup and held.state is ChannelState.PROVEN and (lost := self.dead(held.backup)):
+            if not broken:
+                self._network.spawn(self._break_later(held, dead, held.orders))
+        elif held.backup and (lost := self.dead(held.backup)):
+            # While it is being proven, too: the proof of a backup way that is gone would fail, and the channel with it.
             held.backup, held.note = (), f"its backup way is gone: {lost}"
+            self._order(held, self._again)
+        elif broken and self.ready(held.hops):
             self._order(held, self._again)
 
     def _possible(self, held: Held) -> bool:
@@ -368,7 +385,9 @@ class Reservations:
         return all(hop.switch in self._network.boxes and self._network.boxes[hop.switch].ready.is_set() for hop in hops)
 
     def dead(self, hops: Hops, without: set[int] | None = None) -> str:
-        """Why a way carries nothing; nothing if it does."""
+        """Why a way carries nothing; nothing if it does, or if there is none."""
+        if not hops:
+            return ""
         for hop in hops:
             if hop.switch not in self._switches_up or hop.switch in (without or ()):
                 return f"switch {self.named(hop.switch)} is gone"
@@ -388,8 +407,8 @@ class Reservations:
     # Repair ------------------------------------------------------------------------------------------------------------------
 
     async def _again(self, held: Held, order: int) -> None:
-        """Confirms and proves what is there; installs it where nothing is."""
-        if not held.hops:
+        """Confirms and proves what is there; installs it where nothing is, or what was asked for is not there yet."""
+        if held.due or not held.hops:
             await self._install(held, order)
             return
         try:
@@ -398,9 +417,15 @@ class Reservations:
         except (SwitchError, NotProvenError) as error:
             self._step(held, Event.FAILED, str(error))
 
-    def _fail_over_for(self, reason: str) -> Callable[[Held, int], Awaitable[None]]:
+    async def _see_to_it(self, held: Held, order: int) -> None:
+        """What is left to do for an order that is not needed any more: it may have outdated another one in the midst of its work."""
+        if held.due or held.state is not ChannelState.PROVEN:
+            await self._again(held, order)
+
+    def _fail_over_for(self, gone: Hops, reason: str) -> Callable[[Held, int], Awaitable[None]]:
         async def fail_over(held: Held, order: int) -> None:
-            if not held.backup:
+            if not held.backup or held.hops != gone:
+                await self._see_to_it(held, order)
                 return
             log.warning("openflow: channel %s goes to its backup way: %s", held.row.id, reason)
             held.note = f"on its backup way: {reason}"
@@ -410,21 +435,29 @@ class Reservations:
                 # The later switches have their rules since it was installed: the first one alone must change, and at once.
                 plan = self._program(held, hops, ())
                 await self._put_one(held, plan, plan.first, both=False)
-                await self._put(held, hops, (), order)
+                if not held.due:
+                    await self._put(held, hops, (), order)
             except (SwitchError, NotProvenError) as error:
                 self._step(held, Event.FAILED, f"{reason}; on its backup way, {error}")
+            if held.due:
+                await self._install(held, order)
 
         return fail_over
 
     async def _break_later(self, held: Held, reason: str, order: int) -> None:
         """Whoever plans ways has heard of the link as well, and nearly always orders another one at once: then this one was never given up."""
         await asyncio.sleep(REPLANNED_WITHIN_S)
-        if held.orders == order and self._held.get(held.row.id) is held and self.dead(held.hops):
+        # What is due has its own end: it is there, or it says why not.
+        if held.orders == order and not held.due and self._held.get(held.row.id) is held and self.dead(held.hops):
             self._order(held, self._break_for(reason))
 
     def _break_for(self, reason: str) -> Callable[[Held, int], Awaitable[None]]:
         async def break_it(held: Held, order: int) -> None:
-            if held.state is not ChannelState.BROKEN and self.dead(held.hops):
+            if not self.dead(held.hops) or held.due:
+                await self._see_to_it(held, order)
+            elif self._possible(held):
+                await self._install(held, order)
+            elif held.state is not ChannelState.BROKEN:
                 self._step(held, Event.FAILED, f"{reason}, and no other way is installed")
 
         return break_it
