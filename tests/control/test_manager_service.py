@@ -21,8 +21,17 @@ from timebound.control.manager.service import Service
 from timebound.control.srt.rows import ControllerRow, ManagerRow, Outcome, VerdictRow
 from timebound.control.srt.rules import Pulse
 from timebound.control.srt.store import Put, Role, Store, Writer
+from timebound.control.web import Web
 
 POLICY = "policy: {rules: [{name: no-bulk, topic: bulk/#, allow: false}]}\n"
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 class Running:
@@ -34,11 +43,7 @@ class Running:
         self.thread.start()
 
     def get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.service.web_port}{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+        return get(self.service.web_port, path)
 
     def audited(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.audit.read_text().splitlines()]
@@ -134,6 +139,30 @@ def test_the_manager_says_that_it_is_alive_and_leaves_in_order(
     manager.end()
     assert manager.core.stopped
     wait_for(lambda: not controller.snapshot().managers and not controller.snapshot().requests)
+
+
+def test_a_manager_that_is_asked_before_it_has_started_says_so(
+    tmp_path: Path, open_for: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first question may come while the service is made: it had found no `_poller`."""
+    file = tmp_path / "manager.yaml"
+    file.write_text("name: m1\nlisten: 127.0.0.1:1883\nbroker: 127.0.0.1:1\nstore: 'file:t.db'\nhttp: 127.0.0.1:0\n")
+    early: list[tuple[int, str]] = []
+
+    class Asked(Web):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            early.extend([get(self.port, "/readyz"), get(self.port, "/healthz"), get(self.port, "/metrics")])
+
+    monkeypatch.setattr("timebound.control.manager.service.Web", Asked)
+    store = open_for(f"file:{tmp_path / 't.db'}", Writer(Role.MANAGER, "m1"), wait=False)
+    service = Service(load(file)[0], HandCore(), store)
+    late = get(service.web_port, "/readyz")
+    for status, text in (early[0], late):
+        assert (status, json.loads(text)["reason"]) == (503, "the manager has not started yet")
+    assert [status for status, _ in early[1:]] == [200, 200]
+    service.stop()
+    service.run()
 
 
 def test_without_a_controller_everything_is_answered_at_once(

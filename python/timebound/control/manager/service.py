@@ -82,9 +82,10 @@ class Service:
         self._groups: set[str] = set()
         """To which it sends."""
         self.figures = Figures(core.stats, lambda: {state.value: self._states[state.value] for state in desks.State})
+        self._poller = threading.Thread(target=self._poll, name="manager-poll", daemon=True)
+        # Questions come from the moment at which it is made: it needs all that stands above.
         self._web = Web(*said.http, registry(self.figures), self._healthy, self._ready)
         self._announcer = Announcer(said.announce, said.name, said.core["broker"]) if said.announce else None
-        self._poller = threading.Thread(target=self._poll, name="manager-poll", daemon=True)
 
     @property
     def web_port(self) -> int:
@@ -308,9 +309,20 @@ class Service:
 
     def _ready(self) -> tuple[bool, dict[str, Any]]:
         """Does it serve clients? It does without store and controller, too; what it says of them is for people."""
-        ready = self._poller.is_alive() and not self._stopping.is_set()
+        reason = self._why_not_ready()
         why = self._desk.without_control
-        return ready, {"ready": ready, "guaranteed": not why, "why": why, "store": self._store.trouble or "connected"}
+        return not reason, {
+            "ready": not reason, "reason": reason, "guaranteed": not why, "why": why, "store": self._store.trouble or "connected",
+        }  # fmt: skip
+
+    def _why_not_ready(self) -> str:
+        if self._stopping.is_set():
+            return "the manager is leaving"
+        if not self._poller.ident:
+            return "the manager has not started yet"
+        if not self._poller.is_alive():
+            return "nobody takes the events of the intermediary any more"
+        return ""
 
     def _leave(self) -> None:
         tell_systemd("STOPPING=1")
