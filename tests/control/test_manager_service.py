@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 import time
 import urllib.error
@@ -16,7 +17,9 @@ import pytest
 from manager_helpers import HandCore, asked, closed
 from srt_helpers import CONTROLLER, Open, OvsdbServer, wait_for
 
+from timebound.control.manager import reach as reaching
 from timebound.control.manager.configuration import load
+from timebound.control.manager.reach import Reach
 from timebound.control.manager.service import Service
 from timebound.control.srt.rows import ControllerRow, ManagerRow, Outcome, VerdictRow
 from timebound.control.srt.rules import Pulse
@@ -37,8 +40,8 @@ def get(port: int, path: str) -> tuple[int, str]:
 class Running:
     """A service on a thread."""
 
-    def __init__(self, service: Service, core: HandCore, store: Store, audit: Path) -> None:
-        self.service, self.core, self.store, self.audit = service, core, store, audit
+    def __init__(self, service: Service, core: HandCore, store: Store, audit: Path, broker_port: int) -> None:
+        self.service, self.core, self.store, self.audit, self.broker_port = service, core, store, audit, broker_port
         self.thread = threading.Thread(target=service.run, daemon=True)
         self.thread.start()
 
@@ -58,20 +61,23 @@ class Running:
 def run(tmp_path: Path, open_for: Open) -> Iterator[Callable[[str], Running]]:
     """`run(url)`: a manager named m1 on a store."""
     running: list[Running] = []
+    broker = socket.create_server(("127.0.0.1", 0), backlog=64)
 
     def start(url: str) -> Running:
         file = tmp_path / "manager.yaml"
         file.write_text(
-            f"name: m1\nlisten: 127.0.0.1:1883\nbroker: 127.0.0.1:1\nstore: '{url}'\nhttp: 127.0.0.1:0\naudit: audit.jsonl\nannounce:\n{POLICY}"
+            f"name: m1\nlisten: 127.0.0.1:1883\nbroker: 127.0.0.1:{broker.getsockname()[1]}\nstore: '{url}'\nhttp: 127.0.0.1:0\naudit: audit.jsonl\nannounce:\n{POLICY}"
         )
         core = HandCore()
         store = open_for(url, Writer(Role.MANAGER, "m1"), wait=False)
-        running.append(Running(Service(load(file)[0], core, store), core, store, tmp_path / "audit.jsonl"))
+        port = broker.getsockname()[1]
+        running.append(Running(Service(load(file)[0], core, store), core, store, tmp_path / "audit.jsonl", port))
         return running[-1]
 
     yield start
     for each in running:
         each.end()
+    broker.close()
 
 
 def beat(store: Store) -> None:
@@ -130,7 +136,7 @@ def test_the_manager_says_that_it_is_alive_and_leaves_in_order(
     manager, controller = run(url), open_for(url, CONTROLLER)
     wait_for(lambda: controller.snapshot().managers)
     row = controller.snapshot().managers["m1"]
-    assert (row.addresses, row.ports, row.broker_port) == (("127.0.0.1",), (1883,), 1)
+    assert (row.addresses, row.ports, row.broker_port) == (("127.0.0.1",), (1883,), manager.broker_port)
     pulse = Pulse()
     pulse.observe({"m1": row.beat_ns}, time.time_ns(), time.monotonic_ns())
     wait_for(lambda: controller.snapshot().managers["m1"].beat_ns - row.beat_ns > 1.5e9)
@@ -163,6 +169,61 @@ def test_a_manager_that_is_asked_before_it_has_started_says_so(
     assert [status for status, _ in early[1:]] == [200, 200]
     service.stop()
     service.run()
+
+
+def test_a_manager_whose_broker_is_gone_is_not_ready(tmp_path: Path, open_for: Open) -> None:
+    broker = socket.create_server(("127.0.0.1", 0), backlog=64)
+    port = broker.getsockname()[1]
+    file = tmp_path / "manager.yaml"
+    file.write_text(
+        f"name: m1\nlisten: 127.0.0.1:1883\nbroker: 127.0.0.1:{port}\nstore: 'file:t.db'\nhttp: 127.0.0.1:0\n"
+    )
+    store = open_for(f"file:{tmp_path / 't.db'}", Writer(Role.MANAGER, "m1"), wait=False)
+    core = HandCore()
+    manager = Running(Service(load(file)[0], core, store), core, store, tmp_path / "audit.jsonl", port)
+    wait_for(lambda: manager.get("/readyz")[0] == 200)
+    broker.close()
+    wait_for(lambda: manager.get("/readyz")[0] == 503)
+    told = json.loads(manager.get("/readyz")[1])
+    assert told["reason"] == f"the broker 127.0.0.1:{port} cannot be reached: Connection refused"
+    assert manager.get("/healthz")[0] == 200, "to start the manager again would not help"
+    broker = socket.create_server(("127.0.0.1", port), backlog=64)
+    wait_for(lambda: manager.get("/readyz")[0] == 200)
+    manager.end()
+    broker.close()
+
+
+def test_many_questions_cost_the_broker_one_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as broker:
+        reach = Reach("127.0.0.1", broker.getsockname()[1])
+        asking = [threading.Thread(target=reach.trouble) for _ in range(20)]
+        for each in asking:
+            each.start()
+        for each in asking:
+            each.join(10)
+        broker.settimeout(0.2)
+        broker.accept()[0].close()
+        with pytest.raises(TimeoutError):
+            broker.accept()
+
+
+def test_a_question_about_a_broker_that_answers_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firewall that drops, or a name server that is away: the answer comes all the same, and tries do not pile up."""
+    hangs, tries = threading.Event(), []
+
+    def connect(*arguments: Any, **options: Any) -> socket.socket:
+        tries.append(arguments)
+        hangs.wait(20)
+        raise OSError("too late")
+
+    monkeypatch.setattr(reaching, "TRY_S", 0.05)
+    monkeypatch.setattr(reaching, "KEPT_S", 0.0)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    reach = Reach("broker.plant.example", 8883)
+    for _ in range(3):
+        assert reach.trouble() == "the broker broker.plant.example:8883 cannot be reached: no answer within 0.05 s"
+    assert len(tries) == 1
+    hangs.set()
 
 
 def test_without_a_controller_everything_is_answered_at_once(

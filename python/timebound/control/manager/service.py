@@ -20,6 +20,7 @@ from timebound.control.manager.audit import Audit
 from timebound.control.manager.configuration import Configuration
 from timebound.control.manager.host import reached_at
 from timebound.control.manager.metrics import Figures, registry
+from timebound.control.manager.reach import Reach
 from timebound.control.srt.rows import GroupRow, ManagerRow, VerdictRow
 from timebound.control.srt.rules import Pulse
 from timebound.control.srt.store import Change, Delete, NotYoursError, Put, Store
@@ -82,6 +83,7 @@ class Service:
         self._groups: set[str] = set()
         """To which it sends."""
         self.figures = Figures(core.stats, lambda: {state.value: self._states[state.value] for state in desks.State})
+        self._reach = Reach(said.core["broker"]["address"], said.core["broker"]["port"])
         self._poller = threading.Thread(target=self._poll, name="manager-poll", daemon=True)
         # Questions come from the moment at which it is made: it needs all that stands above.
         self._web = Web(*said.http, registry(self.figures), self._healthy, self._ready)
@@ -308,7 +310,7 @@ class Service:
         return well, {"healthy": well}
 
     def _ready(self) -> tuple[bool, dict[str, Any]]:
-        """Does it serve clients? It does without store and controller, too; what it says of them is for people."""
+        """Does it serve clients? Not without its broker, but without store and controller; what it says of them is for people."""
         reason = self._why_not_ready()
         why = self._desk.without_control
         return not reason, {
@@ -322,7 +324,7 @@ class Service:
             return "the manager has not started yet"
         if not self._poller.is_alive():
             return "nobody takes the events of the intermediary any more"
-        return ""
+        return self._reach.trouble()
 
     def _leave(self) -> None:
         tell_systemd("STOPPING=1")
