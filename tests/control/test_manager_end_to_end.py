@@ -273,7 +273,9 @@ def test_without_a_controller_messages_go_on_at_once(site: Site, open_for: Open)
         assert receiver.communicate(timeout=10)[0] == f"with {qos}\n"
         wait_for(lambda: site.metric("timebound_manager_connections_now") == 0)
     assert site.metric('timebound_manager_holds_ended_total{by="timeout"}') == 0, "nothing waits for nobody"
-    assert site.ready() == {"ready": True, "guaranteed": False, "why": "no controller is alive", "store": "connected"}
+    assert site.ready() == {
+        "ready": True, "reason": "", "guaranteed": False, "why": "no controller is alive", "store": "connected",
+    }  # fmt: skip
     wait_for(lambda: not table.snapshot().requests)
 
 
