@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
+import sqlite3
+import subprocess
 import threading
 import time
 import urllib.error
@@ -274,6 +277,30 @@ def test_a_store_that_goes_and_comes_back(server: OvsdbServer, open_for: Open, r
     wait_for(lambda: manager.core.controls[-1])
     controller.transact([Put(grant("r1"))])
     wait_for(lambda: manager.core.verdicts[-1]["outcome"] == "granted")
+
+
+def test_a_table_that_is_damaged_under_a_manager_is_no_control(
+    tmp_path: Path, open_for: Open, run: Callable[[str], Running], caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "srt.db"
+    manager, controller = run(f"file:{file}"), open_for(f"file:{file}", CONTROLLER)
+    beat(controller)
+    wait_for(lambda: manager.core.controls == [True])
+    with contextlib.closing(sqlite3.connect(file)) as checkpoint:
+        checkpoint.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    subprocess.run(["truncate", "-s", "12288", file], check=True)
+    wait_for(lambda: manager.core.controls == [True, False])
+    assert "best effort from now on" in caplog.text
+    wait_for(lambda: "no whole table" in manager.get("/readyz")[1])
+    status, text = manager.get("/readyz")
+    assert (status, json.loads(text)["why"]) == (200, "the table is out of reach"), "MQTT is served all the same"
+    wait_for(lambda: "timebound_manager_store_connected 0.0" in manager.get("/metrics")[1])
+    for each in tmp_path.glob("srt.db*"):
+        each.unlink()
+    wait_for(lambda: controller.connected and manager.store.connected)
+    beat(controller)
+    wait_for(lambda: manager.core.controls == [True, False, True])
+    assert set(controller.snapshot().managers) == {"m1"}
 
 
 def test_figures_are_metrics(url: str, run: Callable[[str], Running]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -16,9 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from srt_helpers import CONTROLLER, HAS_OVSDB, M1, READER, Open, OvsdbServer, connection, manager, request, wait_for
+from srt_helpers import (
+    CONTROLLER,
+    HAS_OVSDB,
+    M1,
+    READER,
+    Open,
+    OvsdbServer,
+    connection,
+    manager,
+    request,
+    wait_for,
+)
 
 from timebound.control.srt.jsonstream import JsonStream
+from timebound.control.srt.rows import ControllerRow
 from timebound.control.srt.schema import schema, to_json
 from timebound.control.srt.store import Delete, Put, StoreError, Tls, open_store
 
@@ -166,6 +179,117 @@ def test_a_file_that_is_taken_away_is_made_anew(tmp_path: Path, open_for: Open) 
     reader = open_for(f"file:{path}", READER)
     wait_for(lambda: list(reader.snapshot().connections) == ["x"])
     assert path.stat().st_mode & 0o007 == 0, "not for everybody to read"
+
+
+def _put_into_the_file(file: Path) -> None:
+    """All that is in SQLite's log so far."""
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _whole(file: Path) -> bool:
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        return bool(db.execute("PRAGMA integrity_check").fetchall() == [("ok",)])
+
+
+OVERWRITTEN = pytest.mark.parametrize("damage", ["truncate -s 12288 {}", "head -c 12000 /dev/zero > {}"])
+"""By a process of its own: to close a file gives up what this process has locked in it."""
+
+
+@OVERWRITTEN
+def test_a_file_that_is_damaged_in_its_place_is_noticed(
+    tmp_path: Path, open_for: Open, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    """SQLite had gone on with what it had in memory, and everybody with it."""
+    file = tmp_path / "srt.db"
+    writer, reader = open_for(f"file:{file}", M1), open_for(f"file:{file}", READER)
+    writer.transact([Put(manager()), Put(connection("x")), Put(request("r", "x"))])
+    _put_into_the_file(file)
+    wait_for(lambda: reader.snapshot().requests)
+    subprocess.run(["sh", "-c", damage.format(file)], check=True)
+    wait_for(lambda: not writer.connected and not reader.connected and "no whole table" in writer.trouble)
+    assert "store out of reach" in caplog.text
+    assert not writer.transact([Put(request("later", "x"))], wait_s=0.2)
+    for each in tmp_path.glob("srt.db*"):
+        each.unlink()
+    wait_for(lambda: writer.connected and reader.connected)
+    wait_for(lambda: set(reader.snapshot().requests) == {"r", "later"})
+    assert _whole(file)
+
+
+@OVERWRITTEN
+def test_damage_to_what_the_log_has_whole_is_none(tmp_path: Path, open_for: Open, damage: str) -> None:
+    """A young table lies in SQLite's log alone, and the file is made from that."""
+    file = tmp_path / "srt.db"
+    writer = open_for(f"file:{file}", M1)
+    states: list[bool] = []
+    writer.on_connected(states.append)
+    writer.transact([Put(manager()), Put(connection("x")), Put(request("r", "x"))])
+    subprocess.run(["sh", "-c", damage.format(file)], check=True)
+    time.sleep(1.2)  # it was looked at twice
+    assert writer.transact([Put(request("later", "x"))])
+    _put_into_the_file(file)
+    assert states == [True] and _whole(file)
+    assert set(open_for(f"file:{file}", READER).snapshot().requests) == {"r", "later"}
+
+
+@pytest.mark.parametrize("logged", [False, True], ids=["in the file", "in its log"])
+def test_a_file_that_is_emptied_is_filled_again(tmp_path: Path, open_for: Open, logged: bool) -> None:
+    file = tmp_path / "srt.db"
+    writer = open_for(f"file:{file}", M1)
+    states: list[bool] = []
+    writer.on_connected(states.append)
+    writer.transact([Put(manager()), Put(connection("x")), Put(request("r", "x"))])
+    if not logged:
+        _put_into_the_file(file)
+    subprocess.run(["truncate", "-s", "0", file], check=True)
+    wait_for(lambda: states == [True, False, True])
+    assert set(open_for(f"file:{file}", READER).snapshot().requests) == {"r"}
+    assert _whole(file)
+
+
+def test_another_table_that_is_written_over_a_file_is_read_and_put_right(tmp_path: Path, open_for: Open) -> None:
+    """As from a backup: rows of the writer that lack in it come again, rows of others are those of the copy."""
+    file, backup = tmp_path / "srt.db", tmp_path / "backup.db"
+    other = open_store(f"file:{backup}", CONTROLLER)
+    assert other.wait_connected(10)
+    other.transact([Put(ControllerRow(id=CONTROLLER.name, version="1", beat_ns=1))])
+    other.close()
+    writer = open_for(f"file:{file}", M1)
+    writer.transact([Put(manager()), Put(connection("x")), Put(request("r", "x"))])
+    _put_into_the_file(file)
+    subprocess.run(["cp", backup, file], check=True)
+    wait_for(lambda: writer.snapshot().controllers)
+    wait_for(lambda: set(open_for(f"file:{file}", READER).snapshot().requests) == {"r"})
+    assert writer.connected
+
+
+def test_a_log_that_is_taken_away_is_noticed(tmp_path: Path, open_for: Open) -> None:
+    """Who opens the file then makes another log, and neither sees what the other writes."""
+    file = tmp_path / "srt.db"
+    writer = open_for(f"file:{file}", M1)
+    states: list[bool] = []
+    writer.on_connected(states.append)
+    writer.transact([Put(manager())])
+    Path(f"{file}-wal").unlink()
+    wait_for(lambda: states == [True, False, True])
+    assert set(open_for(f"file:{file}", READER).snapshot().managers) == {"m1"}
+
+
+def test_checkpoints_are_no_damage(tmp_path: Path, open_for: Open) -> None:
+    file = tmp_path / "srt.db"
+    writer = open_for(f"file:{file}", M1)
+    states: list[bool] = []
+    writer.on_connected(states.append)
+    writer.transact([Put(manager()), Put(connection("x"))])
+    size = file.stat().st_size
+    end, revision = time.monotonic() + 2.0, 0
+    while time.monotonic() < end:
+        revision += 1
+        assert writer.transact([Put(request("r", "x", revision))])
+    assert file.stat().st_size != size, "there was at least one checkpoint"
+    assert states == [True]
+    assert open_for(f"file:{file}", READER).snapshot().requests["r"].revision == revision
 
 
 def test_a_file_of_another_kind_is_not_touched(tmp_path: Path, open_for: Open) -> None:

@@ -12,6 +12,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -25,6 +26,8 @@ from timebound.control.srt.store import Change, Delete, Put, StoreError, Writer
 
 POLL_S = 0.01
 """How often other processes' commits are looked for."""
+LOOK_S = 0.5
+"""How often the file itself is looked at: is it still the same one, and whole?"""
 KEPT = 10_000
 """Entries of the log that are kept."""
 HEAL_POLLS = 500
@@ -76,7 +79,7 @@ class EmbeddedStore(Replica):
                 continue
             except (sqlite3.Error, StoreError, OSError) as error:
                 wait_s = 0.05 if self.connected else min(2.0, wait_s * 2)
-                self._lost(str(error))
+                self._lost(_why(error, self._path))
             if self._closing:
                 self._out_of_use()
                 self._refuse()
@@ -97,8 +100,12 @@ class EmbeddedStore(Replica):
             self._applied(file.commit([changes]))
             changes = self._rest()
         log.info("store connected", extra={"store": self._name()})
-        polls = 0
+        polls, look_at = 0, 0.0
         while True:
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + LOOK_S
+                if file.changed_outside():
+                    self._applied(file.commit([self._loaded(file.load())]))
             if self._orders:
                 self._serve(file)
             elif self._closing:
@@ -127,6 +134,14 @@ class EmbeddedStore(Replica):
             done.set_result(True)
 
 
+def _why(error: Exception, path: Path) -> str:
+    """What is said of a file that cannot be used; what is in a broken one is for a person to judge, so it is never removed by us."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):  # the lower byte: the primary result code
+        return f"{path} is no whole table ({error}): move it away with its -wal and -shm, and it is made anew"
+    return str(error)
+
+
 class _BehindError(Exception):
     """More was written than the log keeps: the table must be read anew."""
 
@@ -137,22 +152,60 @@ class _File:
     def __init__(self, path: Path) -> None:
         self._path = path
         # Made by us, so that it is not for everybody to read (SQLite would make it 0644).
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660))
-        self._inode = path.stat().st_ino
+        # Only where it is not there: to close any descriptor of a file gives up all locks that this process has on it (fcntl(2)), those of another
+        # store with the same file, too.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
         self._db = sqlite3.connect(path, timeout=2.0, isolation_level=None, check_same_thread=False)
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._prepare()
+            self._inodes = self._there()
+            self._stamp = self._stamped()
         except BaseException:
             self._db.close()
             raise
         self._seen = 0
         self._version = -1
-        self._looked = 0
 
     def close(self) -> None:
         self._db.close()
+
+    def _there(self) -> tuple[int, int]:
+        """Which files these are: the table, and its log of what is to go into it (`-wal`)."""
+        try:
+            return self._path.stat().st_ino, Path(f"{self._path}-wal").stat().st_ino
+        except FileNotFoundError as error:
+            raise StoreError(f"{error.filename} was taken away", "it is made anew") from error
+
+    def _stamped(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_size, found.st_mtime_ns
+
+    def changed_outside(self) -> bool:
+        """May somebody have written to the file past SQLite? To be called now and then.
+
+        SQLite reads what it has in memory again only when a *transaction* of another says so: a file that is truncated or overwritten in its place
+        is noticed long after, and what was written meanwhile is lost. What SQLite itself does to the file's size and time (a checkpoint) is
+        not told apart, so everything is read again; the memory is given up first, so that it is read from the file.
+
+        Raises:
+            StoreError: the files are not those that were opened any more, or make no table.
+        """
+        if self._there() != self._inodes:
+            raise StoreError(f"{self._path} was taken away", "it is made anew")
+        before, self._stamp = self._stamp, self._stamped()
+        if before == self._stamp:
+            return False
+        self._db.execute("PRAGMA shrink_memory")
+        if self._stamp[0] == 0:
+            # With all pages in the log it still looks whole to us; to who opens it next it is new, and the log rubbish.
+            raise StoreError(f"{self._path} was emptied")
+        found = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise StoreError(f"{self._path} was damaged: {found}")
+        return True
 
     def _pragma(self, name: str) -> int:
         found: int = self._db.execute(f"PRAGMA {name}").fetchone()[0]
@@ -219,14 +272,7 @@ class _File:
         return found
 
     def news(self) -> list[Change]:
-        """What others have committed since this was last asked.
-
-        Raises:
-            StoreError: the file is not the one that was opened any more.
-        """
-        self._looked += 1
-        if self._looked % 50 == 0 and (not self._path.exists() or self._path.stat().st_ino != self._inode):
-            raise StoreError(f"{self._path} was taken away", "it is made anew")
+        """What others have committed since this was last asked."""
         version = self._pragma("data_version")
         if version == self._version:
             return []
