@@ -92,14 +92,16 @@ def test_a_run_measures_what_was_predicted(tmp_path: Path, stack: str, qos: int)
         code, summary = run(file, folder)
         assert code in (0, 4)
         check(summary, qos)
-        if code == 0 and not summary["tcp"]["retransmissions"]:
+        undeclared = [entry for entry in summary["undeclared"] if "control packets" not in entry["protocol"]]
+        joined = [entry for entry in undeclared if entry["protocol"].startswith("larger than")]
+        if code == 0 and not summary["tcp"]["retransmissions"] and not joined:
             break
     messages = pl.read_parquet(folder / "messages.parquet")
     assert messages.filter(pl.col("network_ns").is_null()).height == 0
     shares = messages["network_ns"] + messages["broker_ns"] + messages["host_ns"]
     assert (shares == messages["received_ns"] - messages["sent_ns"]).all()
-    undeclared = [entry for entry in summary["undeclared"] if "control packets" not in entry["protocol"]]
-    assert undeclared == [], undeclared
+    # Two answers in one segment are a held-up client's: said in any case, and allowed where the run says that it was disturbed.
+    assert [entry for entry in undeclared if code == 0 or entry not in joined] == [], undeclared
 
 
 def test_without_root_the_same_run_works_and_says_what_is_less_precise(tmp_path: Path) -> None:
