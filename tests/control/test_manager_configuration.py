@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -33,6 +34,65 @@ def problems(tmp_path: Path, text: str) -> list[tuple[int, int, str, str]]:
     return [(each.line, each.column, each.message, each.hint) for each in error.value.problems]
 
 
+def certificate(folder: Path, name: str, *options: str) -> None:
+    """`NAME.pem` and its key `NAME.key`."""
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
+    command = ["openssl", "req", "-x509", "-days", "2", "-subj", f"/CN={name}", *made, *(options or ("-nodes",))]
+    subprocess.run(command, check=True, cwd=folder, capture_output=True)
+
+
+def test_certificates_and_keys_are_read_before_anything_starts(tmp_path: Path) -> None:
+    """`--check-config` had been content with files of any contents, and the service ended with its first start."""
+    for name in ("site", "other"):
+        certificate(tmp_path, name)
+    certificate(tmp_path, "secret", "-passout", "pass:geheim")
+    (tmp_path / "note.txt").write_text("not of that kind\n")
+    listen = "name: m\nlisten:\n  - {{address: 127.0.0.1, port: 1883, kind: tls, certificate: {}, key: {}}}\n"
+    rest = "broker: 127.0.0.1:1884\nstore: file:/tmp/srt.db\n"
+
+    def of(chain: str, key: str) -> list[tuple[int, str, str]]:
+        text = listen.format(chain, key)
+        lines = text.splitlines()
+        found = problems(tmp_path, text + rest)
+        return [(line, lines[line - 1][column - 1 :].partition(",")[0].rstrip("}"), f"{message} - {hint}") for line, column, message, hint in found]  # fmt: skip
+
+    at = f"'{tmp_path}/"
+    assert of("note.txt", "site.key") == [
+        (3, "note.txt", f"{at}note.txt' holds no certificate - name a PEM file with certificates")
+    ]
+    assert of("site.pem", "note.txt") == [
+        (3, "note.txt", f"{at}note.txt' holds no private key - name a PEM file with a private key")
+    ]
+    assert of("site.pem", "site.pem") == [
+        (3, "site.pem", f"{at}site.pem' holds no private key - name a PEM file with a private key")
+    ]
+    assert of("site.pem", "other.key") == [
+        (3, "other.key", f"{at}other.key' is the key of another certificate - name the key of site.pem")
+    ]
+    assert of("secret.pem", "secret.key") == [
+        (3, "secret.key", f"{at}secret.key' is encrypted - store it without a password, for the service's user alone")
+    ]
+    assert [message for _, _, message in of("away.pem", "site.key")] == [
+        f"{at}away.pem' cannot be read: No such file or directory - name a readable file"
+    ]
+    assert read(tmp_path, listen.format("site.pem", "site.key") + rest).core["listeners"][0]["key"]
+    broker = "broker: {address: b, port: 8883, tls: {authority: note.txt}}"
+    ((line, column, message, _),) = problems(tmp_path, LEAST.replace("broker: 127.0.0.1:1884", broker))
+    assert (line, column, message) == (3, broker.index("note") + 1, f"{at}note.txt' holds no certificate")
+    store = "store: {url: 'ssl:10.0.0.1:6640', key: other.key, certificate: site.pem, authority: site.pem}"
+    ((line, column, message, _),) = problems(tmp_path, LEAST.replace("store: file:/tmp/srt.db", store))
+    assert (line, column, message) == (4, store.index("other") + 1, f"{at}other.key' is the key of another certificate")
+
+
+def test_the_folder_of_the_table_has_to_be_there(tmp_path: Path) -> None:
+    for store, column in ((f"file:{tmp_path}/away/t.db", 8), (f"{{url: 'file:{tmp_path}/away/t.db'}}", 14)):
+        found = problems(tmp_path, LEAST.replace("file:/tmp/srt.db", store))
+        hint = "make it, or name another file"
+        assert found == [(4, column, f"the folder '{tmp_path}/away' does not exist", hint)]
+    found = problems(tmp_path, LEAST.replace("/tmp/srt.db", str(tmp_path)))
+    assert found == [(4, 8, f"'{tmp_path}' is a folder", "name a file in it")]
+
+
 def test_the_least_file(tmp_path: Path) -> None:
     said = read(tmp_path, LEAST)
     assert said.core["listeners"] == [
@@ -45,8 +105,8 @@ def test_the_least_file(tmp_path: Path) -> None:
 
 
 def test_the_whole_file(tmp_path: Path) -> None:
-    for name in ("site.pem", "site.key", "ca.pem", "m.key", "m.pem"):
-        (tmp_path / name).write_text("x")
+    for name in ("site", "ca", "m"):
+        certificate(tmp_path, name)
     (tmp_path / "password").write_text("geheim\nrest")
     said = read(
         tmp_path,
@@ -253,7 +313,8 @@ def test_the_page_has_the_keys_that_are_checked() -> None:
 
 def test_the_example_is_well_formed(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "manager.example.yaml").read_text()
-    for name in ("site.pem", "site.key", "clients.pem", "ca.pem", "table.key", "table.pem", "password"):
-        (tmp_path / name).write_text("x\n")
+    for name in ("site", "clients", "ca", "table"):
+        certificate(tmp_path, name)
+    (tmp_path / "password").write_text("x\n")
     said = read(tmp_path, re.sub("/etc/timebound|/var/log/timebound|/var/lib/timebound/cell-a", str(tmp_path), text))
     assert said.policy.rules and said.store_tls and said.audit and said.core["peer"]["state"]

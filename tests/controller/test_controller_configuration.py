@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -141,3 +142,23 @@ def test_the_example_is_well_formed_and_the_schema_beside_it_is_ours() -> None:
     docs = Path(__file__).parents[2] / "docs"
     assert read(docs / "controller.example.yaml").name == "hall-3"
     assert json.loads((docs / "controller.schema.json").read_text(encoding="utf-8")) == json_schema()
+
+
+def test_certificates_keys_and_the_folder_of_the_table_are_looked_at(folder: Path) -> None:
+    """`--check-config` had been content with files of any contents."""
+    for name in ("a", "b"):
+        command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=site"
+        made = [*command.split(), "-keyout", f"{name}.key", "-out", f"{name}.pem"]
+        subprocess.run(made, check=True, cwd=folder, capture_output=True)
+    text = "store: {url: 'file:away/srt.db'}\nopenflow: {tls: {key: b.key, certificate: a.pem, ca: tokens}}\n"
+    with pytest.raises(ConfigurationError) as error:
+        read(written(folder, text))
+    lines = text.splitlines()
+    found = [(lines[each.line - 1][each.column - 1 :][:5], each.message) for each in error.value.problems]
+    assert found == [
+        ("'file", f"the folder '{folder}/away' does not exist"),
+        ("b.key", f"'{folder}/b.key' is the key of another certificate"),
+        ("token", f"'{folder}/tokens' holds no certificate"),
+    ]
+    good = text.replace("away/", "").replace("b.key", "a.key").replace("ca: tokens", "ca: b.pem")
+    assert read(written(folder, good)).switches.tls is not None

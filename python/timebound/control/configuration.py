@@ -83,3 +83,11 @@ def readable(context: Context, path: TreePath, name: str) -> Path:
     except OSError as error:
         context.error(path, f"{str(file)!r} cannot be read: {error.strerror}", "name a readable file")
     return file
+
+
+def folder_of_table(file: Path, path: TreePath, context: Context) -> None:
+    """A problem where the file of the table (`file:`) cannot be made for want of a folder."""
+    if not file.parent.is_dir():
+        context.error(path, f"the folder {str(file.parent)!r} does not exist", "make it, or name another file")
+    elif file.is_dir():
+        context.error(path, f"{str(file)!r} is a folder", "name a file in it")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from timebound.control import configuration
+from timebound.control import configuration, pem
 from timebound.control.openflow.settings import (
     Defaults,
     PortSettings,
@@ -252,7 +252,9 @@ def _resolve(shape: ControllerShape, context: Context) -> Configuration:
         )
     url = shape.store.url
     if kind == "file" and context.folder is not None:
-        url = f"file:{context.folder / url.partition(':')[2]}"
+        table = context.folder / url.partition(":")[2]
+        configuration.folder_of_table(table, ("store", "url"), context)
+        url = f"file:{table}"
     return Configuration(
         name=shape.name,
         store_url=url,
@@ -278,11 +280,11 @@ def _network(name: str, context: Context) -> Scenario | None:
 
 
 def _tls(tls: Tls, path: TreePath, context: Context, *, authority: bool) -> tuple[Path, Path, Path | None]:
-    files = [configuration.readable(context, (*path, key), getattr(tls, key)) for key in ("key", "certificate")]
+    certificate, key = pem.chain_and_key(context, path, tls.certificate, tls.key)
     if tls.ca is None and authority:
         context.error(path, "no authority that the other side is believed by", "add ca: site-ca.pem")
-    ca = None if tls.ca is None else configuration.readable(context, (*path, "ca"), tls.ca)
-    return files[0], files[1], ca
+    ca = None if tls.ca is None else pem.certificates(context, (*path, "ca"), tls.ca)
+    return key, certificate, ca
 
 
 def _switches(shape: ControllerShape, network: Scenario | None, context: Context) -> Settings:

@@ -8,7 +8,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_netw
 from pathlib import Path
 from typing import Any
 
-from timebound.control.configuration import read, readable
+from timebound.control import pem
+from timebound.control.configuration import folder_of_table, read, readable
 from timebound.control.manager import policy, shape
 from timebound.control.manager.topics import is_filter
 from timebound.control.srt.rows import Side
@@ -145,7 +146,7 @@ def _core(said: shape.ManagerShape, context: Context) -> dict[str, Any]:
             "tls": None
             if tls is None
             else {
-                "authority": str(readable(context, ("broker", "tls", "authority"), tls.authority)),
+                "authority": str(pem.certificates(context, ("broker", "tls", "authority"), tls.authority)),
                 "server_name": tls.server_name,
             },
         },
@@ -230,10 +231,13 @@ def _listener(said: shape.Listen, path: TreePath, context: Context) -> dict[str,
         context.error(path, f"{said.kind} has no certificates", f"write kind: {'wss' if said.kind == 'ws' else 'tls'}")
     elif not address.startswith("127.") and address != "::1":
         context.warn(path, f"passwords and messages cross the network in clear at {address}", "use kind: tls or wss")
-    found = {
-        name: None if file is None or not secure else str(readable(context, (*path, name.replace("_", "-")), file))
-        for name, file in files.items()
-    }
+    found: dict[str, str | None] = dict.fromkeys(files)
+    if secure and said.certificate is not None and said.key is not None:
+        chain, key = pem.chain_and_key(context, path, said.certificate, said.key)
+        found |= {"certificate": str(chain), "key": str(key)}
+    if secure and said.client_authority is not None:
+        authority = pem.certificates(context, (*path, "client-authority"), said.client_authority)
+        found["client_authority"] = str(authority)
     return {
         "address": address,
         "port": said.port,
@@ -251,6 +255,8 @@ def _store_tls(said: shape.Store, context: Context) -> Tls | None:
         )
     if kind == "tcp" and not rest.startswith(("127.", "[::1]", "localhost")):
         context.warn(("store",), "anybody on the way can read and change the table", "use ssl:")
+    if kind == "file" and rest:
+        folder_of_table(Path(rest), ("store", "url"), context)
     files = {"key": said.key, "certificate": said.certificate, "authority": said.authority}
     if kind != "ssl":
         if any(files.values()):
@@ -261,8 +267,9 @@ def _store_tls(said: shape.Store, context: Context) -> Tls | None:
             context.error(("store",), f"ssl: needs a {name}", f"add {name}: FILE (PEM)")
     if not (said.key and said.certificate and said.authority):
         return None
-    key, certificate, ca = (str(readable(context, ("store", name), file or "")) for name, file in files.items())
-    return Tls(key=key, certificate=certificate, ca=ca)
+    certificate, key = pem.chain_and_key(context, ("store",), said.certificate, said.key)
+    ca = pem.certificates(context, ("store", "authority"), said.authority)
+    return Tls(key=str(key), certificate=str(certificate), ca=str(ca))
 
 
 def _policy(said: shape.Policy, context: Context) -> policy.Policy:
