@@ -218,6 +218,47 @@ def test_the_stack_is_checked(stack: str, message: str) -> None:
     assert any(message in p.message for p in error.value.problems), error.value.render()
 
 
+STACKS = "mqtt, mqtt-bridged, rt-mqtt, dm-mqtt, mrt-mqtt, udp"
+
+
+@pytest.mark.parametrize(
+    ("stack", "message", "hint"),
+    [
+        ("{mqtt-bridgd: {broker: h5}}", "unknown key 'mqtt-bridgd'", "did you mean 'mqtt-bridged'?"),
+        ("mqtt-bridgd", "unknown key 'mqtt-bridgd'", "did you mean 'mqtt-bridged'?"),
+        ("{dds: {}}", "unknown key 'dds'", f"known keys: {STACKS}"),
+        ("{rt-mqtt: {prio: 1}}", "unknown key 'prio'", "did you mean 'priorities'?"),
+        ("{mqtt: {broker: {node: h5, hots: h1}}}", "unknown key 'hots'", "did you mean 'hosts'?"),
+        (
+            "{mqtt: {broker: [{node: h5, xyz: h1}]}}",
+            "unknown key 'xyz'",
+            "known keys: node, program, port, hosts, profile, service",
+        ),
+        ("", "expected a mapping, found nothing", f"write a mapping; its keys: {STACKS}"),
+    ],
+)
+def test_a_key_in_a_short_form_is_compared_with_those_that_there_are(stack: str, message: str, hint: str) -> None:
+    """A short form is made into another mapping than the file's, and the hint had been to remove the key."""
+    with pytest.raises(ScenarioError) as error:
+        scenario(stack=stack)
+    assert (message, hint) in [(each.message, each.hint) for each in error.value.problems], error.value.render()
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("flows", "write a list; or leave the key out"),
+        ("name", 'write a text, such as "edge-networks"'),
+        ("network", "write a mapping; its keys: defaults, nodes, templates, links, machines, controller, import"),
+    ],
+)
+def test_a_key_without_a_value_is_told_what_belongs_there(key: str, hint: str) -> None:
+    text = {"name": "x", "network": "{nodes: {h1: host}}", "stack": "{udp: {}}"} | {key: ""}
+    with pytest.raises(ScenarioError) as error:
+        load("".join(f"{name}: {value}\n" for name, value in text.items()))
+    assert hint in [each.hint for each in error.value.problems], error.value.render()
+
+
 FLOWS = "name: x\nnetwork: {nodes: {h1: host, h2: host, s: switch}, links: [[h[1-2], s]]}\nstack: {udp: {}}\nflows:\n"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 10)}]\n" for i in range(9)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from timebound.scenario.context import Context
 from timebound.scenario.tree import Path, dotted
@@ -33,11 +36,18 @@ def validate(shape: type[Model], plain: Any, context: Context, subject: Subject 
         return shape.model_validate(plain, context={"models": models})
     except ValidationError as errors:
         for error in errors.errors(include_url=False):
-            _report(error, plain, models, context, subject)
+            _report(error, plain, models, context, subject, shape)
     return None
 
 
-def _report(error: Any, plain: Any, models: dict[int, type[BaseModel]], context: Context, subject: Subject) -> None:
+def _report(
+    error: Any,
+    plain: Any,
+    models: dict[int, type[BaseModel]],
+    context: Context,
+    subject: Subject,
+    shape: type[BaseModel],
+) -> None:
     path: Path = tuple(part for part in error["loc"] if part != "[key]")
     kind, details = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
@@ -51,7 +61,8 @@ def _report(error: Any, plain: Any, models: dict[int, type[BaseModel]], context:
                 )
             except (KeyError, IndexError, TypeError):
                 continue
-        known = _keys(models.get(id(parent)))
+        # A short form was made into a mapping that is not the one in the file: its keys are found by the shape alone.
+        known = _keys(models.get(id(parent))) or _keys_at(shape, path[:-1])
         key = str(path[-1])
         close = difflib.get_close_matches(key, known, 1, 0.55)
         known_text = f"known keys: {', '.join(known)}" if known else "remove it"
@@ -63,11 +74,63 @@ def _report(error: Any, plain: Any, models: dict[int, type[BaseModel]], context:
         context.error(path[:-1], message, f"add {path[-1]}: ... (see {subject.page})")
     else:
         message, hint = _worded(kind, details, error, subject)
+        if kind in _EXPECTED and error["input"] is None:
+            hint = _instead_of_nothing(_EXPECTED[kind], shape, path)
         context.error(path, message, hint)
 
 
 def _keys(model: type[BaseModel] | None) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()] if model else []
+
+
+def _at(shape: type[BaseModel], path: Path) -> tuple[list[FieldInfo], list[Any]]:
+    """The fields that may stand at a place of the file (none in the entry of a list), and the types that are read there."""
+    fields: list[FieldInfo] = []
+    annotations: list[Any] = [shape]
+    for part in path:
+        fields = [
+            field
+            for model in _models_in(annotations)
+            for name, field in model.model_fields.items()
+            if (field.alias or name) == part
+        ]
+        entries = [get_args(each)[-1] for each in _members(annotations) if get_origin(each) in (list, dict)]
+        annotations = [field.annotation for field in fields] + entries
+    return fields, annotations
+
+
+def _keys_at(shape: type[BaseModel], path: Path) -> list[str]:
+    return list(dict.fromkeys(key for model in _models_in(_at(shape, path)[1]) for key in _keys(model)))
+
+
+def _members(annotations: list[Any]) -> list[Any]:
+    """What is behind `Annotated` and unions."""
+    found: list[Any] = []
+    for each in annotations:
+        if get_origin(each) is Annotated:
+            found += _members([get_args(each)[0]])
+        elif get_origin(each) in (Union, UnionType):
+            found += _members(list(get_args(each)))
+        else:
+            found.append(each)
+    return found
+
+
+def _models_in(annotations: list[Any]) -> list[type[BaseModel]]:
+    return [each for each in _members(annotations) if isinstance(each, type) and issubclass(each, BaseModel)]
+
+
+def _instead_of_nothing(expected: str, shape: type[BaseModel], path: Path) -> str:
+    """A key without a value: what belongs there."""
+    fields, known = _at(shape, path)[0], _keys_at(shape, path)
+    examples = [example for field in fields for example in field.examples or []]
+    hint = f"write {expected}"
+    if expected == "a mapping" and known:
+        hint += f"; its keys: {', '.join(known)}"
+    elif examples:
+        hint += f", such as {json.dumps(examples[0], ensure_ascii=False)}"
+    optional = bool(fields) and not any(field.is_required() for field in fields)
+    return f"{hint}; or leave the key out" if optional else hint
 
 
 _EXPECTED = {
