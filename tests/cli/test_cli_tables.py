@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from timebound.cli.app import execute
+from timebound.cli.table import duration, flow_table
 
 LATE = """name: late
 network:
@@ -109,3 +113,51 @@ def test_a_reader_that_has_had_enough_is_no_error() -> None:
         process.stdout.close()
         told = process.stderr.read()
         assert process.wait(timeout=120) == 0 and "Broken pipe" not in told
+
+
+def measured(late: str, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    """What a run would say: the network as simulated, applications 1 ms later, but for `calm`."""
+    code = 0 if options else 1
+    summary: dict[str, Any] = json.loads(printed(["simulate", late, "--json", *options], capsys, code))
+    for flow in summary["flows"]:
+        flow["latency_us"] = {"max": flow["simulated_max_us"]}
+        later = 0 if flow["flow"] == "calm" else 1000
+        flow["application_us"] = {"max": flow["simulated_max_us"] + later}
+    return summary
+
+
+def drawn(summary: dict[str, Any], columns: int) -> str:
+    console = Console(width=columns, file=StringIO())
+    console.print(flow_table(summary))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_the_application_latency_has_a_column_where_there_is_room(
+    late: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = measured(late, capsys, "--set", "flows.pressure.jitter=0 us")
+    out = drawn(summary, 80)
+    row = next(line for line in out.splitlines() if line.split()[:2] == ["pressure", "b"])
+    observed, application = (duration(summary["flows"][0][which]["max"]) for which in ("latency_us", "application_us"))
+    assert observed != application and row.index(observed) < row.index(application), out
+    assert "application" in out.splitlines()[1] + out.splitlines()[2] and "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_application_latency_without_room_is_told_where_it_differs(
+    late: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Release jitter brings a column of its own."""
+    summary = measured(late, capsys)
+    for flow in summary["flows"]:
+        flow["lost"] = 3
+    out = " ".join(drawn(summary, 80).split())
+    told = ", ".join(
+        f"{flow['flow']} at {flow['receiver']} {duration(flow['application_us']['max'])}"
+        for flow in sorted(summary["flows"][:2], key=lambda each: -each["application_us"]["max"])
+    )
+    assert f"application max: {told}" in out and "calm at" not in out, out
+    monkeypatch.setenv("COLUMNS", "160")
+    wide = drawn(summary, 160)
+    assert "pressure at" not in wide and duration(summary["flows"][0]["application_us"]["max"]) in wide

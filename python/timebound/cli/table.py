@@ -10,12 +10,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 MOST_ROWS = 40
-END_TO_END, TIGHTNESS = "end to end", "bound /found"
+END_TO_END, TIGHTNESS, APPLICATION = "end to end", "bound /found", "application max"
 MOST_NARROW = 6
 """Figures that have room in 80 columns beside flow, receiver and verdict, if they stand close together."""
 WIDE = 110
 """Columns of a terminal with room for every method's figure."""
 MOST_REASONS = 8
+MOST_APPLICATION = 5
+"""Application latencies under a table without room for them."""
 STYLES = {"met": "green", "missed": "yellow", "violated": "bold red", "unbounded": "magenta", "unsupported": "magenta"}
 
 
@@ -40,6 +42,10 @@ IN_JSON = "with --json"
 
 def _caption(summary: dict[str, Any], left_out: int, everything: str) -> str:
     lines = [f"{left_out} more rows {everything}"] if left_out else []
+    if any(flow["application_us"] is not None for flow in summary["flows"]):
+        lines.append(
+            "application max: from the write in the sender's program to the callback in the receiver's, with hosts and brokers"
+        )
     if any(flow["simulated_max_us"] is not None for flow in summary["flows"]):
         lines.append("worst found: by simulation and search; the true worst case lies between it and the bound")
     lines.append(
@@ -72,6 +78,7 @@ def flow_table(summary: dict[str, Any], everything: str = IN_JSON) -> Table:
     heading = "" if method is None else _heading(method)
     names = (
         "observed max",
+        APPLICATION,
         "worst found",
         "bound",
         TIGHTNESS,
@@ -86,16 +93,19 @@ def flow_table(summary: dict[str, Any], everything: str = IN_JSON) -> Table:
     if (
         method is not None
         or shutil.get_terminal_size().columns < WIDE
-        or any(row[2] != "-" or row[3] != "-" for row in shown)
+        or any(cell != "-" for row in shown for cell in row[2:5])
     ):
         # Beside what was seen, or on a narrow terminal, there is room for the bound alone; which method gave what is in the summary and in the report.
         for row in shown:
-            row[7:10] = ["-"] * 3
+            row[8:11] = ["-"] * 3
     # A verb that did not run leaves no empty column behind, and no figure stands there twice.
     used = [index for index in range(len(names)) if any(row[index + 2] != "-" for row in shown)]
     if not any(judged_apart(flow) for flow in summary["flows"]):
         used = [index for index in used if names[index] != END_TO_END]
     if shutil.get_terminal_size().columns < WIDE:
+        if len(used) > MOST_NARROW and any(names[index] == APPLICATION for index in used):
+            used = [index for index in used if names[index] != APPLICATION]
+            table.caption = "\n".join([str(table.caption), *_application(flows, everything)])
         if len(used) > MOST_NARROW:
             used = [index for index in used if names[index] != TIGHTNESS]
         if len(used) >= MOST_NARROW:
@@ -111,6 +121,21 @@ def flow_table(summary: dict[str, Any], everything: str = IN_JSON) -> Table:
     for row in shown:
         table.add_row(row[0], row[1], *(row[index + 2] for index in used), row[-1])
     return table
+
+
+def _application(flows: list[dict[str, Any]], everything: str) -> list[str]:
+    """The application latency where it has no column, and is another one than the network's: the longest ones."""
+    maxima = {
+        f"{flow['flow']} at {flow['receiver']}": (flow["application_us"]["max"], (flow["latency_us"] or {}).get("max"))
+        for flow in flows
+        if flow["application_us"] is not None
+    }
+    apart = {name: seen for name, (seen, network) in maxima.items() if duration(seen) != duration(network)}
+    longest = sorted(apart.items(), key=lambda each: -each[1])[:MOST_APPLICATION]
+    if not longest:
+        return []
+    more = f"; {len(apart) - len(longest)} more {everything}" if len(apart) > len(longest) else ""
+    return [f"{APPLICATION}: {', '.join(f'{_escape(name)} {duration(seen)}' for name, seen in longest)}{more}"]
 
 
 def flow_reasons(summary: dict[str, Any], everything: str = IN_JSON) -> list[str]:
@@ -158,6 +183,7 @@ def flow_row(flow: dict[str, Any], by_method: dict[str, Any] | None = None) -> l
         _escape(flow["flow"]),
         _escape(flow["receiver"]),
         duration(latency.get("max")),
+        duration((flow["application_us"] or {}).get("max")),
         duration(flow["simulated_max_us"]),
         duration(flow["bound_us"]["bound"]) if reason is None else "none",
         ratio(flow["tightness"]),
