@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +15,11 @@ from hypothesis import strategies as st
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
+from timebound.control.controller.configuration import read
+from timebound.control.controller.run import running
 from timebound.control.openflow import codec, forwarding
 from timebound.control.openflow.channels import flow_match
+from timebound.control.openflow.enforcer import OpenFlowEnforcer
 from timebound.control.openflow.frames import TCP, UDP, FiveTuple
 from timebound.control.openflow.learned import SeenPort
 from timebound.control.openflow.lengths import LengthError, check_answer
@@ -72,6 +78,9 @@ class Heard:
 
     def packet_in(self, session: Session, in_port: int, cookie: int, data: bytes) -> None:
         self.said.append(("frame", in_port, cookie, data))
+
+    def unreadable(self, session: Session) -> None:
+        self.said.append(("unreadable",))
 
 
 def message(kind: int, body: bytes = b"", xid: int = 0) -> bytes:
@@ -273,3 +282,34 @@ def test_a_length_of_zero_is_refused_before_it_is_walked_along() -> None:
         with pytest.raises(LengthError):
             check_answer(answer(kind, bytes(2) + stats[2:]))
         check_answer(answer(kind, stats))
+
+
+def test_a_malformed_frame_of_a_switch_is_one_line_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """os-ken had logged a traceback, and all bytes of the message."""
+
+    async def work() -> Session:
+        session, transport, heard = connected()
+        session.data_received(message(ofp.OFPT_PACKET_IN, b"\0" * 5))
+        assert transport.closed and heard.said[-1] == ("unreadable",)
+        return session
+
+    with caplog.at_level("DEBUG"):
+        reason = asyncio.run(work()).reason
+    assert reason.startswith("a message of type 10 and 13 bytes that cannot be read: ") and "\n" not in reason
+    assert not [record for record in caplog.records if record.exc_info or record.name.startswith("os_ken")]
+
+
+def test_malformed_messages_of_switches_are_in_the_metrics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "controller.yaml"
+    file.write_text("store: {url: 'file:srt.db'}\nopenflow: {port: 0}\nhttp: {port: 0}\n")
+    with running(read(file)) as found:
+        assert isinstance(found.service.enforcer, OpenFlowEnforcer)
+        before = found.service.metrics.text().decode()
+        assert "timebound_controller_openflow_unreadable_total 0.0" in before
+        with socket.create_connection(("127.0.0.1", found.service.enforcer.port), timeout=10) as switch:
+            switch.sendall(message(ofp.OFPT_HELLO) + message(ofp.OFPT_PACKET_IN, b"\0" * 5))
+            with contextlib.suppress(ConnectionResetError):
+                while switch.recv(4096):
+                    pass
+        assert "timebound_controller_openflow_unreadable_total 1.0" in found.service.metrics.text().decode()
+    assert "Traceback" not in caplog.text

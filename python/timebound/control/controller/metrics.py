@@ -41,6 +41,9 @@ class Metrics:
         self.reserved = Gauge(
             f"{name}most_reserved_ratio", "Share of the busiest link that is reserved", registry=self.registry
         )
+        self.unreadable = Counter(
+            f"{name}openflow_unreadable", "Malformed messages of switches", registry=self.registry
+        )
         self.failures = Counter(f"{name}failures", "Steps that failed by a defect", registry=self.registry)
 
     def show(self, desk: Desk, connected: bool) -> None:

@@ -16,6 +16,7 @@ import uvicorn
 
 from timebound.control.controller.audit import Audit
 from timebound.control.controller.configuration import Configuration
+from timebound.control.controller.metrics import Metrics
 from timebound.control.controller.rest import application
 from timebound.control.controller.service import Service
 from timebound.control.controller.tokens import read_tokens
@@ -77,8 +78,9 @@ def running(
         host = f"[{http.listen}]" if ":" in http.listen else http.listen
         url = f"{scheme}://{host}:{door.getsockname()[1]}"
         audit = Audit(configuration.audit)
+        metrics = Metrics()
         if enforcer is None:
-            enforcer = OpenFlowEnforcer(configuration.switches)
+            enforcer = OpenFlowEnforcer(configuration.switches, metrics.unreadable.inc)
         ends.callback(enforcer.close)
         if store is None:
             writer = Writer(Role.CONTROLLER, configuration.name)
@@ -90,6 +92,7 @@ def running(
             enforcer,
             configuration.site,
             audit=audit,
+            metrics=metrics,
             url=url,
             backups=configuration.backups,
             grace_ns=configuration.grace_ns,

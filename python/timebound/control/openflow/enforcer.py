@@ -28,9 +28,12 @@ StateWatcher = Callable[[str, ChannelState, str], None]
 class OpenFlowEnforcer:
     """`Enforcer` over OpenFlow 1.3. It listens as soon as it is made; callbacks come on its own thread."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises `OSError` where it cannot listen, `ValueError` where settings contradict each other or would be insecure."""
+    def __init__(self, settings: Settings, unreadable: Callable[[], None] = lambda: None) -> None:
+        """`unreadable` is called, on its own thread, for each message of a switch that is malformed.
+
+        Raises `OSError` where it cannot listen, `ValueError` where settings contradict each other or would be insecure."""
         self._settings = settings
+        self._unreadable = unreadable
         self._topology = Topology({}, {}, {}, {})
         self._watchers: list[tuple[TopologyWatcher, StateWatcher]] = []
         self._closed = False
@@ -110,7 +113,7 @@ class OpenFlowEnforcer:
         self._queues = Queues(self._settings)
         self._reservations = Reservations(self._state, self._changed, self._queues.forget)
         self._trees = Trees(self._reservations, self._state)
-        network = Network(self._settings, self._trees, self._trees.keep)
+        network = Network(self._settings, self._trees, self._trees.keep, self._unreadable)
         self._monitor = Monitor(network, self._trees.names)
         try:
             self._reservations.attach(network, self._queues.queued, self._queues.ready)

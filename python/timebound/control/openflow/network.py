@@ -46,9 +46,16 @@ class Listener(Protocol):
 class Network:
     """Everything that is no channel."""
 
-    def __init__(self, settings: Settings, listener: Listener, keep_channel: Callable[[Rule], bool]) -> None:
-        """`keep_channel`: is this rule of a channel, found in a switch and wanted by nobody, to stay?"""
+    def __init__(
+        self,
+        settings: Settings,
+        listener: Listener,
+        keep_channel: Callable[[Rule], bool],
+        unreadable: Callable[[], None],
+    ) -> None:
+        """`keep_channel`: is this rule of a channel, found in a switch and wanted by nobody, to stay? `unreadable`: a malformed message came."""
         self.settings = settings
+        self._unreadable = unreadable
         self.boxes: dict[int, SwitchBox] = {}
         times = settings.times
         self.learned = Learned(
@@ -269,6 +276,10 @@ class Network:
                 continue
             self._lldp_due[port.id] = now + period
             self._send_out(box, lldp.frame(port.id, _LLDP_MAC, self._key, ttl), [port.id.number])
+
+    def unreadable(self, session: Session) -> None:
+        """`session.Events`."""
+        self._unreadable()
 
     # Frames of hosts ---------------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,9 @@ class Events(Protocol):
     def packet_in(self, session: Session, in_port: int, cookie: int, data: bytes) -> None:
         """A rule sent a frame to the controller."""
 
+    def unreadable(self, session: Session) -> None:
+        """A message is malformed; the connection ends with it."""
+
 
 @dataclass(slots=True)
 class _Batch:
@@ -227,14 +230,13 @@ class Session(asyncio.Protocol):
         try:
             if kind == ofp.OFPT_MULTIPART_REPLY:
                 check_answer(data)
-            message = ofproto_parser.msg(self.switch, VERSION, kind, length, xid, data)
+            # Not `ofproto_parser.msg`: it logs a traceback with all bytes of what it cannot read.
+            message = parser.msg_parser(self.switch, VERSION, kind, length, xid, data)
         except Exception as error:  # os-ken raises whatever a malformed message makes it stumble over
-            self.close(f"a message that cannot be read: {error!r}")
+            self._events.unreadable(self)
+            self.close(f"a message of type {kind} and {length} bytes that cannot be read: {error!r}")
             return
-        if message is None:
-            self.close("a message that cannot be read")
-        else:
-            handler(message)
+        handler(message)
 
     def _hello(self, message: Message) -> None:
         if self._greeted:
