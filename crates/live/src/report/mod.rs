@@ -299,11 +299,7 @@ pub(crate) fn precision(plan: &PrecisionPlan, report: &PlaneReport, about: Circu
     if let Some(cut) = &report.cut {
         certificate.crossed(cut.received, cut.late, cut.lateness_p99_ns);
     }
-    for reason in report
-        .switches
-        .iter()
-        .filter_map(switches::SwitchReport::disturbance)
-    {
+    for reason in switches::disturbances(&report.switches, about.measured.unwrap_or_default()) {
         certificate.disturb(reason);
     }
     Precision {

@@ -68,32 +68,63 @@ impl SwitchReport {
             ..self.clone()
         }
     }
+}
 
-    /// What disturbed the run, in words; `None` where every frame took what is declared.
-    #[must_use]
-    pub fn disturbance(&self) -> Option<String> {
-        let us = |ns: u64| format!("{:.0} us", ns as f64 / 1e3);
-        let (min, max) = (us(self.declared_min_ns), us(self.declared_max_ns));
-        let name = &self.switch;
-        let left = self.left;
-        if self.above > 0 {
-            return Some(format!(
-                "the real switch {name} took longer than the declared {max} for {} of {left} frames, {} at {:.3} s for one: the bounds \
-                 assume that it does not",
-                self.above,
-                us(self.transit_ns.max),
-                self.slowest_at_ns as f64 / 1e9
-            ));
-        }
-        (self.below > 0).then(|| {
-            format!(
-                "the real switch {name} took less than the declared {min} for {} of {left} frames, {} at least: declare a smaller \
-                 minimum, as frames may then follow one another more closely than the bounds assume",
-                self.below,
-                us(self.transit_min_ns)
-            )
-        })
+/// What disturbed a run whose judged part took `measured_ns`, in words; nothing where every frame took what is declared.
+#[must_use]
+pub fn disturbances(switches: &[SwitchReport], measured_ns: u64) -> Vec<String> {
+    let us = |ns: u64| format!("{:.0} us", ns as f64 / 1e3);
+    let slow: Vec<_> = switches.iter().filter(|switch| switch.above > 0).collect();
+    let mut said = Vec::new();
+    if let Some(slowest) = slow.iter().max_by_key(|switch| switch.transit_ns.max) {
+        let mut ranges: Vec<u64> = slow.iter().map(|switch| switch.declared_max_ns).collect();
+        ranges.sort_unstable();
+        ranges.dedup();
+        let counts: Vec<_> = ranges
+            .into_iter()
+            .map(|declared| {
+                let those: Vec<_> = slow
+                    .iter()
+                    .filter(|switch| switch.declared_max_ns == declared)
+                    .collect();
+                let frames: Vec<_> = those
+                    .iter()
+                    .map(|switch| format!("{} of {}", switch.above, switch.left))
+                    .collect();
+                let names: Vec<_> = those.iter().map(|switch| switch.switch.as_str()).collect();
+                format!(
+                    "{} took longer than the declared {} for {} frames",
+                    names.join(", "),
+                    us(declared),
+                    frames.join(", ")
+                )
+            })
+            .collect();
+        // One process moves the frames of all real switches, so that what holds up one holds up all.
+        let frames: u64 = switches.iter().map(|switch| switch.left).sum();
+        said.push(format!(
+            "the real switch{} {}; the longest time was {} at {:.3} s in {}. The bounds assume that this does not happen. All real switches together \
+             moved {:.0} frames a second, by one thread; fewer would leave it more time",
+            if slow.len() == 1 { "" } else { "es" },
+            counts.join("; "),
+            us(slowest.transit_ns.max),
+            slowest.slowest_at_ns as f64 / 1e9,
+            slowest.switch,
+            frames as f64 * 1e9 / measured_ns.max(1) as f64,
+        ));
     }
+    said.extend(switches.iter().filter(|switch| switch.above == 0 && switch.below > 0).map(|switch| {
+        format!(
+            "the real switch {} took less than the declared {} for {} of {} frames, {} at least: declare a smaller minimum, as frames may \
+             then follow one another more closely than the bounds assume",
+            switch.switch,
+            us(switch.declared_min_ns),
+            switch.below,
+            switch.left,
+            us(switch.transit_min_ns)
+        )
+    }));
+    said
 }
 
 /// Times of one switch, as they come.
@@ -161,7 +192,8 @@ mod tests {
     #[test]
     fn within_its_range_nothing_is_said_and_the_ends_belong_to_it() {
         let found = report(&[50_000, 2_000_000, 300_000]);
-        assert_eq!((found.disturbance(), found.above, found.below), (None, 0, 0));
+        assert_eq!((found.above, found.below), (0, 0));
+        assert_eq!(disturbances(std::slice::from_ref(&found), 1_000_000_000), [""; 0]);
         assert_eq!(
             (found.transit_ns.max, found.slowest_at_ns),
             (2_000_000, 1_000_000_000)
@@ -170,13 +202,31 @@ mod tests {
 
     #[test]
     fn one_frame_above_the_range_is_a_disturbance_that_names_it() {
-        let said = report(&[100_000, 2_000_001]).disturbance().unwrap();
+        let said = disturbances(&[report(&[100_000, 2_000_001])], 1_000_000_000).join("");
         assert!(
-            said.contains("s4") && said.contains("1 of 2 frames") && said.contains("at 1.000 s"),
+            said.contains("s4 took longer than the declared 2000 us for 1 of 2 frames")
+                && said.contains("at 1.000 s in s4"),
             "{said}"
         );
-        let said = report(&[49_999, 100_000]).disturbance().unwrap();
+        assert!(said.contains("moved 2 frames a second"), "{said}");
+        let said = disturbances(&[report(&[49_999, 100_000])], 1_000_000_000).join("");
         assert!(said.contains("less than the declared 50 us"), "{said}");
+    }
+
+    #[test]
+    fn what_held_up_all_of_them_is_said_once() {
+        let mut other = report(&[100_000, 3_000_001, 3_000_000]);
+        other.switch = "s5".to_owned();
+        let said = disturbances(&[report(&[100_000, 2_000_001]), other], 1_000_000_000);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].contains("s4, s5 took longer than the declared 2000 us for 1 of 2, 2 of 3 frames"),
+            "{said:?}"
+        );
+        assert!(
+            said[0].contains("the longest time was 3000 us at 1.000 s in s5"),
+            "{said:?}"
+        );
     }
 
     #[test]
