@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from timebound.engine.folder import FolderError
 from timebound.engine.progress import SILENT
 from timebound.reproduce.multicast import experiment, measure, statements
 from timebound.reproduce.multicast.cells import PATHS, PROTOCOLS, TOPICS, Cell, Protocol, scenario_of
-from timebound.scenario.model import MqttStack
+from timebound.reproduce.multicast.stretch import stretched
+from timebound.scenario.model import Impairments, MqttStack
 
 SECOND = 1_000_000_000
 
@@ -62,6 +64,29 @@ def test_only_emulated_channels_need_switches_that_take_longer() -> None:
     plain, slow = (scenario_of(cell("mrt-mqtt"), 0, emulated=emulated).flows for emulated in (False, True))
     assert {flow.deadline_ns for flow in plain} == {15_000_000, 10_000_000} != {flow.deadline_ns for flow in slow}
     assert [flow.priority for flow in plain] == [flow.priority for flow in slow] == [4, 5]
+
+
+def test_a_stretched_cell_uses_every_port_as_much_and_takes_so_many_times_as_long() -> None:
+    plain = scenario_of(cell("mqtt-bridged", publishers=3), 0, emulated=True)
+    slow = scenario_of(cell("mqtt-bridged", publishers=3, stretch=5), 0, emulated=True)
+    assert slow.run.duration_ns == 5 * plain.run.duration_ns and slow.run.warm_up_ns == plain.run.warm_up_ns
+    assert [flow.period_ns for flow in slow.flows] == [5 * flow.period_ns for flow in plain.flows]
+    before, after = (runs.figures_only(scenario, {"predict"})["ports"] for scenario in (plain, slow))
+    assert before and len(before) == len(after)
+    for one, other in zip(before, after, strict=True):
+        assert one["port"] == other["port"]
+        if one["utilisation_declared"] is not None:
+            assert other["utilisation_declared"] == pytest.approx(one["utilisation_declared"], rel=1e-3)
+
+
+def test_what_has_a_time_of_its_own_is_not_stretched() -> None:
+    scenario = scenario_of(cell(), 0, emulated=False)
+    assert stretched(scenario, 1) == scenario
+    with pytest.raises(ValueError, match="at least 1"):
+        stretched(scenario, 0)
+    held = replace(scenario.links[0].forward, impairments=Impairments(held=True))
+    with pytest.raises(ValueError, match="impairments"):
+        stretched(replace(scenario, links=(replace(scenario.links[0], forward=held),)), 2)
 
 
 def test_a_cell_has_bounds_above_what_is_simulated_on_every_path() -> None:

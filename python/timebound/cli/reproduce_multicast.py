@@ -15,6 +15,7 @@ from timebound.scenario.units import TIME, UnitError, format_time, parse
 EVALUATIONS = 100
 SHORTEST_NS, LONGEST_NS = 1_000_000_000, 86_400_000_000_000
 MOST_PUBLISHERS, MOST_ITERATIONS = 60, 10_000
+MOST_STRETCH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,12 @@ class MulticastOptions:
     ] = None
     duration: Annotated[str | None, Parameter(help="mrt-mqtt: of one iteration (30 s; with --full 2 s).")] = None
     iterations: Annotated[int | None, Parameter(help="mrt-mqtt: of every cell (1; with --full 1000).")] = None
+    stretch: Annotated[
+        int | None,
+        Parameter(
+            help="mrt-mqtt: emulate a network that is so many times as slow, and divide its latencies by it, for a machine that cannot carry the rates."
+        ),
+    ] = None
     no_emulation: Annotated[
         bool,
         Parameter(negative=(), help="mrt-mqtt: bounds and simulation alone, which need no rights and some minutes."),
@@ -108,6 +115,9 @@ def cells_of(options: MulticastOptions, shared: SharedOptions) -> list[Any]:
     seed = 1 if shared.seed is None else shared.seed
     _within("publishers", options.publishers, 1, MOST_PUBLISHERS)
     _within("iterations", options.iterations, 1, MOST_ITERATIONS)
+    _within("stretch", options.stretch, 1, MOST_STRETCH)
+    if options.stretch is not None and options.no_emulation:
+        raise FolderError("--stretch is of emulated networks, and --no-emulation has none", "leave out one of the two")
     _within("evaluations", evaluations, 0, 1_000_000)
     _within("seed", seed, 0, 2**53 - MOST_ITERATIONS)
     if not SHORTEST_NS <= duration <= LONGEST_NS:
@@ -122,6 +132,7 @@ def cells_of(options: MulticastOptions, shared: SharedOptions) -> list[Any]:
             seed=seed,
             evaluations=evaluations,
             emulate=not options.no_emulation,
+            stretch=options.stretch or 1,
         )
         for load, publishers in LOADS.items()
         if not options.load or load in options.load
@@ -145,6 +156,8 @@ def _tables(result: dict[str, Any]) -> None:
     console = Console()
     for cell in result["cells"]:
         title = f"\n{SHORT[cell['protocol']]}, {cell['load']} load, {cell['publishers']} publishers per host: {VERDICTS[cell['verdict']]}"
+        if cell["stretch"] > 1:
+            title += f"; emulated {cell['stretch']} times as slow, times divided by that"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         if cell["not_emulated"]:
             table.caption, table.caption_justify = f"not emulated: {cell['not_emulated']}", "left"

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from timebound.reproduce.bounds.networks import BROKERS, LOADS, TOPICS
+from timebound.reproduce.multicast.stretch import stretched
 from timebound.scenario import load as load_scenario
 from timebound.scenario.builtin import find
 from timebound.scenario.model import Scenario
@@ -53,6 +54,8 @@ class Cell:
     evaluations: int
     """Of the simulator's search for the worst case; 0: none."""
     emulate: bool = True
+    stretch: int = 1
+    """So many times as slow is the emulated network; its latencies are divided by it."""
 
     @property
     def name(self) -> str:
@@ -97,6 +100,8 @@ def scenario_of(cell: Cell, iteration: int, *, emulated: bool) -> Scenario:
             "beta-deadline": EMULATED_DEADLINE,
         }
     scenario = load_scenario(find("edge-networks"), overrides)
-    return replace(
-        scenario, name=f"{NAME}-{cell.name}", reading=f"{cell.publishers} publishers per host, {cell.load} load"
-    )
+    reading = f"{cell.publishers} publishers per host, {cell.load} load"
+    if emulated and cell.stretch > 1:
+        scenario = stretched(scenario, cell.stretch)
+        reading += f", {cell.stretch} times as slow"
+    return replace(scenario, name=f"{NAME}-{cell.name}", reading=reading)

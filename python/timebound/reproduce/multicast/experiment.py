@@ -141,7 +141,7 @@ def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootle
                 "attempts": attempt,
             }
             continue
-        found = measure.emulated(folder, done.summary)
+        found = measure.emulated(folder, done.summary, cell.stretch)
         channels = measure.channels(folder, scenario)
         wrong = [measure.load_not_kept(found, scenario), _without_channel(channels)]
         if any(wrong):

@@ -62,9 +62,9 @@ def _pooled(spread: list[list[float]]) -> dict[str, Any]:
     }
 
 
-def emulated(folder: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
+def emulated(folder: Path, summary: Mapping[str, Any], stretch: int = 1) -> dict[str, Any]:
     """What a run measured by `path topic`: the network's own time, which bounds are for, and the time until the broker at the path's end has
-    the message, with the brokers or managers between."""
+    the message, with the brokers or managers between; both divided by `stretch` (see there)."""
     import polars as pl
 
     messages = pl.read_parquet(folder / "messages.parquet")
@@ -72,8 +72,8 @@ def emulated(folder: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for path, receiver, topic in keys():
         here = messages.filter((pl.col("receiver") == receiver) & pl.col("flow").str.starts_with(f"{topic}-"))
-        network = here["network_ns"].drop_nulls()
-        whole = (here["network_ns"] + here["broker_ns"]).drop_nulls()
+        network = here["network_ns"].drop_nulls() / stretch
+        whole = (here["network_ns"] + here["broker_ns"]).drop_nulls() / stretch
         missing = sum(number for (flow, to), number in lost.items() if to == receiver and topic_of(flow) == topic)
         found[f"{path} {topic}"] = {
             "messages": here.height,

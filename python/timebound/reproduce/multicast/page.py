@@ -72,9 +72,11 @@ def _entry(cell: Mapping[str, Any], path: str, topic: str) -> Mapping[str, Any]:
 
 def title_of(load: str, result: Mapping[str, Any]) -> str:
     """`Fig. 16, low load: 20 publishers per host`."""
-    publishers = _cells(load, result)[0]["publishers"]
+    first = _cells(load, result)[0]
+    publishers, stretch = first["publishers"], first["stretch"]
     fewer = "" if publishers == LOADS[load] else f" (the paper has {LOADS[load]})"
-    return f"{FIGURES[load]}, {load} load: {publishers} publishers per host{fewer}"
+    slow = f"; emulated {stretch} times as slow, times divided by that" if stretch > 1 else ""
+    return f"{FIGURES[load]}, {load} load: {publishers} publishers per host{fewer}{slow}"
 
 
 def figure(load: str, result: Mapping[str, Any]) -> Markup:
