@@ -355,3 +355,16 @@ def test_the_audit_log_may_be_moved_away(url: str, run: Callable[[str], Running]
     wait_for(manager.audit.exists)
     manager.core.events.put(asked("r2"))
     wait_for(lambda: "r2" in manager.audit.read_text())
+
+
+def test_a_handshake_that_failed_is_logged_with_its_client(
+    tmp_path: Path, run: Callable[[str], Running], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It had been counted, and nobody knew whose it was."""
+    manager = run(f"file:{tmp_path / 'srt.db'}")
+    what = {"client_address": "10.0.0.9", "client_port": 40_001, "reason": "peer sent no certificates"}
+    manager.core.events.put(json.dumps({"kind": "handshake", **what}))
+    wait_for(lambda: "a handshake of TLS or WebSocket failed" in caplog.text)
+    (record,) = (record for record in caplog.records if "handshake" in record.message)
+    assert record.__dict__["about"] == what
+    wait_for(lambda: [entry["event"] for entry in manager.audited()] == ["handshake"])

@@ -284,6 +284,12 @@ pub enum Event {
         client_address: IpAddr,
         reason: String,
     },
+    /// A handshake of TLS or WebSocket failed. Not every one is told: `Stats::handshake_failures` counts them.
+    Handshake {
+        client_address: IpAddr,
+        client_port: u16,
+        reason: String,
+    },
     /// A group to which this manager sends, when this changes.
     Group {
         id: String,

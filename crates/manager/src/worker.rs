@@ -1,6 +1,6 @@
 //! A thread that serves its share of the connections.
 
-use crate::contract::{Kind, Limits};
+use crate::contract::{Event, Kind, Limits};
 use crate::counters::Counters;
 use crate::peers;
 use crate::queue::Queue;
@@ -10,7 +10,7 @@ use crate::start::Place;
 use crate::stream::Stream;
 use crate::tls::Broker;
 use crate::websocket::Socket;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -24,6 +24,11 @@ use timebound_protocol::intermediary::{self as protocol, Groups, Session, Verdic
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
+
+/// Failed handshakes of one thread that are told each second; the others are counted.
+const MOST_HANDSHAKES_TOLD: u32 = 5;
+/// Characters of what a handshake failed for.
+const LONGEST_REASON: usize = 200;
 
 /// What all threads know.
 pub(crate) struct Shared {
@@ -114,6 +119,8 @@ pub(crate) struct Worker {
     began: Instant,
     groups: RefCell<Option<Arc<Groups>>>,
     handles: RefCell<HashMap<u64, Rc<Handle>>>,
+    /// When handshakes that failed were last begun to be counted, and how many were told since.
+    told: Cell<(Time, u32)>,
 }
 
 impl std::ops::Deref for Worker {
@@ -140,6 +147,7 @@ impl Worker {
             began: Instant::now(),
             groups: RefCell::new(None),
             handles: RefCell::new(HashMap::new()),
+            told: Cell::new((Time(0), 0)),
         }
     }
 
@@ -171,6 +179,28 @@ impl Worker {
     }
     pub(crate) fn forget(&self, handle: &Handle) {
         self.handles.borrow_mut().remove(&handle.number);
+    }
+
+    /// At most so many each second: strangers must not fill the queue, in which requests of others wait.
+    fn tell_of_handshake(&self, client: SocketAddr, error: &io::Error) {
+        let now = self.now();
+        let (since, told) = self.told.get();
+        let (since, told) = match now.0.saturating_sub(since.0) {
+            0..1_000_000_000 => (since, told),
+            _ => (now, 0),
+        };
+        if told == MOST_HANDSHAKES_TOLD {
+            return;
+        }
+        self.told.set((since, told + 1));
+        let event = Event::Handshake {
+            client_address: client.ip().to_canonical(),
+            client_port: client.port(),
+            reason: error.to_string().chars().take(LONGEST_REASON).collect(),
+        };
+        if !self.queue.push(event) {
+            self.counters.events_lost.add(1);
+        }
     }
 
     fn enter(&self, number: u64) -> Rc<Handle> {
@@ -281,6 +311,7 @@ async fn greet(
         Ok(Ok(found)) => found,
         Ok(Err(error)) => {
             worker.counters.handshake_failures.add(1);
+            worker.tell_of_handshake(client, &error);
             return Err(error);
         }
         Err(elapsed) => {

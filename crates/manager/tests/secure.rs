@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use timebound_manager::Manager;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
@@ -139,6 +140,40 @@ fn a_certificate_names_the_user_of_a_connection_over_tls() {
         assert!(stranger.read_exact(&mut [0]).is_err());
     }
     soon("failures are counted", || manager.stats().handshake_failures == 2);
+    for _ in 0..2 {
+        let told = event(&manager, "handshake");
+        assert_eq!(told["client_address"], json!("127.0.0.1"));
+        assert!(told["client_port"].as_u64().unwrap() > 0);
+        assert!(
+            told["reason"]
+                .as_str()
+                .unwrap()
+                .to_lowercase()
+                .contains("certificate"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn strangers_without_tls_do_not_fill_the_queue() {
+    let site = Site::new("strangers");
+    let broker = Broker::new();
+    let manager = start(broker.port(), |config| {
+        config["listeners"] = json!([site.listener("tls")]);
+        config["threads"] = json!(1);
+    });
+    for _ in 0..40 {
+        let mut stranger = dial(&manager);
+        let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        let _ = stranger.read_exact(&mut [0]);
+    }
+    soon("all are counted", || manager.stats().handshake_failures == 40);
+    let told = manager.poll(Duration::from_millis(200)).len();
+    assert!(
+        (1..=10).contains(&told),
+        "{told}: five in each of the two seconds that this may have met"
+    );
 }
 
 #[test]

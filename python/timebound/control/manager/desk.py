@@ -102,6 +102,7 @@ MOST_TOLD_PER_S = 50
 _TOLD = {
     "problems": "attributes that cannot be read",
     "offence": "a client was disconnected for what it did",
+    "handshake": "a handshake of TLS or WebSocket failed",
     "group": "members of a group",
     "undelivered": "messages that another network did not get",
     "peering": "between managers, or to the broker",
