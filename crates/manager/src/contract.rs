@@ -25,6 +25,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 /// What a manager is told when it starts.
@@ -128,6 +129,19 @@ pub struct Send {
     /// Of the publisher for whom it was made: what that one publishes goes to this group even where another has its topic, too.
     #[serde(default)]
     pub request: Option<String>,
+    /// What is reserved for it; `None`: not known, and nothing is paced.
+    #[serde(default)]
+    pub reservation: Option<Reservation>,
+}
+
+/// What the meter of a group's first switch lets pass (`rows.GroupRow`), counted on the wire: frames with preamble, check sequence and gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reservation {
+    /// Bit/s.
+    pub rate_bps: NonZeroU64,
+    /// Bytes, at least one full frame (1,538).
+    pub burst_bytes: u64,
 }
 
 /// A group from which this manager receives.

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use timebound_manager::{Loss, Manager};
 
 const GROUP: &str = "239.192.1.7";
@@ -57,9 +58,14 @@ impl Site {
 
     /// `m1` sends to the others.
     fn first(&self, manager: &Manager, members: &[u8]) {
+        self.first_reserved(manager, members, &Value::Null);
+    }
+
+    fn first_reserved(&self, manager: &Manager, members: &[u8], reservation: &Value) {
         let names: Vec<String> = members.iter().map(|number| format!("m{number}")).collect();
         let peers: Vec<Value> = members.iter().map(|number| self.peer(*number)).collect();
-        let send = json!({"id": "g1", "topic": "plant/#", "priority": 5, "address": GROUP, "members": names});
+        let send = json!({"id": "g1", "topic": "plant/#", "priority": 5, "address": GROUP, "members": names,
+            "reservation": reservation});
         let groups = json!({"peers": peers, "sends": [send], "receives": []});
         manager.groups(serde_json::from_value(groups).unwrap()).unwrap();
     }
@@ -359,6 +365,52 @@ fn a_publisher_is_held_back_while_another_broker_takes_nothing_and_nobody_while_
     assert_eq!((pair.stats(1).undelivered, pair.stats(1).sent), (0, 12));
 }
 
+/// Every eighth datagram is lost, so that some are sent again; and all are seen before.
+#[test]
+fn what_is_sent_to_a_group_keeps_to_its_reservation() {
+    const RATE_BPS: u128 = 200_000;
+    const BURST: u128 = 4_000;
+    let brokers: Vec<Mosquitto> = (0..2).map_while(|_| Mosquitto::start("")).collect();
+    let [a, b] = &brokers[..] else { return };
+    let site = Site::new(11);
+    let seen: Arc<Mutex<Vec<(Instant, u128)>>> = Arc::default();
+    let loss: Loss = {
+        let seen = Arc::clone(&seen);
+        Arc::new(move |datagram| {
+            let mut seen = seen.lock().unwrap();
+            // Headers of UDP and IPv4; Ethernet with check sequence, preamble and gap.
+            seen.push((Instant::now(), datagram.len() as u128 + 28 + 38));
+            seen.len().is_multiple_of(8)
+        })
+    };
+    let managers = [
+        site.start(1, a.port, None, None),
+        site.start(2, b.port, None, Some(loss)),
+    ];
+    let reservation = json!({"rate_bps": RATE_BPS as u64, "burst_bytes": BURST as u64});
+    let began = Instant::now();
+    site.first_reserved(&managers[0], &[2], &reservation);
+    site.other(&managers[1]);
+    joined(&managers[0]);
+    let subscriber = Subscriber::start(b.port, "s", "plant/#", 1);
+    let port = managers[0].addresses()[0].port();
+    let done = AtomicUsize::new(0);
+    publish_all(&|| port, "p", "plant/1", 1, 1_000, &done);
+    soon("the other network has all", || subscriber.found().len() >= 1_000);
+    assert_eq!(subscriber.found(), numbers(1_000));
+    let again = managers[0].stats().peers.datagrams_again;
+    let seen = seen.lock().unwrap();
+    // A receiver that comes late sees less than had left by then, never more.
+    let mut sum = 0;
+    for (at, bytes) in &*seen {
+        sum += bytes;
+        let most = BURST * 8_000_000_000 + at.duration_since(began).as_nanos() * RATE_BPS;
+        assert!(sum * 8_000_000_000 <= most, "{sum} bytes after {:?}", *at - began);
+    }
+    assert!(again >= 100, "what was lost was sent again: {again}");
+    assert!(seen.len() < 1_400, "{} datagrams for 1,000", seen.len());
+}
+
 #[test]
 fn a_group_that_is_no_more_holds_nobody() {
     let Some(mut pair) = Pair::start(8) else { return };
@@ -426,6 +478,10 @@ fn what_cannot_be_wanted_is_refused_and_changes_nothing() {
         ("priority", json!(8)),
         ("topic", json!("a#")),
         ("id", json!("")),
+        (
+            "reservation",
+            json!({"rate_bps": 1_000_000, "burst_bytes": 1_537}),
+        ),
     ] {
         let error = send(&|send| send[key] = value.clone()).unwrap_err().to_string();
         assert!(error.contains(key), "{error}");

@@ -193,7 +193,7 @@ impl Hub {
 
     fn due(&self) -> Time {
         let now = self.now();
-        let sends = self.sends.values().filter_map(Sending::due);
+        let sends = self.sends.values().filter_map(|sending| sending.due(now));
         let tell = self.tell_at.into_iter();
         sends
             .chain(tell)
@@ -307,10 +307,13 @@ impl Hub {
     }
 
     pub(super) fn sender_limits(&self) -> sender::Limits {
+        let (limits, silence) = (sender::Limits::default(), Span::from_millis(self.said.silence_ms));
         sender::Limits {
             join: Span::from_millis(self.said.join_ms),
-            silence: Span::from_millis(self.said.silence_ms),
-            ..sender::Limits::default()
+            silence,
+            // Nobody is to be lost because what it lacks lets everything else pass.
+            patience: limits.patience.min(Span(silence.0 / 4)),
+            ..limits
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::hub::Hub;
 use super::links;
-use super::sending::{Dial, Sending, Stream};
+use super::sending::{self, Dial, Sending, Stream};
 use crate::contract::{Event, GroupState, Send};
 use crate::worker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use timebound_model::Time;
 use timebound_protocol::intermediary::{Group, Groups, Room};
 use timebound_protocol::peer::control::Control;
+use timebound_protocol::peer::pacing::Pacer;
 use timebound_protocol::peer::sender::{Effect, Sender};
 use timebound_protocol::peer::{PeerId, StreamId};
 
@@ -72,7 +73,7 @@ impl Hub {
         self.last_number = group;
         let limits = self.sender_limits();
         // Odd numbers are those of reliable streams.
-        let streams = [(group, false), (group + 1, true)].map(|(number, reliable)| {
+        let mut streams = [(group, false), (group + 1, true)].map(|(number, reliable)| {
             let id = StreamId {
                 life: self.life,
                 number,
@@ -85,10 +86,14 @@ impl Hub {
                 under_way: VecDeque::new(),
             }
         });
+        let [one, other] = &mut streams;
+        let reservation = said.reservation.map(sending::reserved);
+        let pacer = Pacer::new(self.now(), reservation, [&mut one.sender, &mut other.sender]);
         let sending = Sending {
             said: said.clone(),
             members: BTreeSet::new(),
             streams,
+            pacer,
             room: Arc::new(Room::default()),
             told: None,
         };
@@ -99,6 +104,11 @@ impl Hub {
     pub(super) fn change_members(&mut self, group: u32, said: Send, members: BTreeSet<PeerId>) {
         let (now, port) = (self.now(), self.said.port);
         self.members_changed = true;
+        if let Some(sending) = self.sends.get_mut(&group)
+            && sending.said.reservation != said.reservation
+        {
+            sending.reserve(now, said.reservation);
+        }
         for which in 0..2 {
             let mut effects = Vec::new();
             let Some(sending) = self.sends.get_mut(&group) else {

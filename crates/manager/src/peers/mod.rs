@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Data goes by UDP from the sender's peer address and port to the group's address and the members' peer port, and to a member's own address
-//! where it is sent again ([`datagrams`]). What arrives is handed to the own broker by one client for each class ([`broker`]), and what must not be
+//! where it is sent again ([`datagrams`]), all of it no faster than is reserved for the group (`timebound_protocol::peer::pacing`). What arrives is handed to the own broker by one client for each class ([`broker`]), and what must not be
 //! handed over twice is written down before ([`journal`]).
 //!
 //! Only addresses of known peers are heard. Connections between peers are plain TCP: they belong into a network of their own, or a tunnel.
@@ -33,6 +33,7 @@ use crate::start::StartError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use timebound_protocol::intermediary::Outgoing;
+use timebound_protocol::peer::pacing::FULL_FRAME;
 use timebound_wire::topic;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -136,6 +137,13 @@ pub(crate) fn check(groups: &Groups) -> Result<(), StartError> {
         if !topic::is_filter(topic) {
             return value("topic", "a topic name or filter");
         }
+    }
+    let reserved = groups.sends.iter().filter_map(|one| one.reservation);
+    if reserved.into_iter().any(|one| one.burst_bytes < FULL_FRAME) {
+        return value(
+            "sends[].reservation.burst_bytes",
+            "a full frame has 1,538 bytes, and could never be sent",
+        );
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What this manager sends to groups.
 
 use super::hub::Hub;
-use crate::contract::{GroupState, Send};
+use crate::contract::{self, GroupState, Send};
 use crate::worker;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use timebound_model::{Span, Time};
 use timebound_protocol::intermediary::{Outgoing, Room};
 use timebound_protocol::peer::control::Control;
+use timebound_protocol::peer::pacing::{Pacer, Reservation, Transmit};
 use timebound_protocol::peer::sender::{Effect, Refused, Sender, To};
 use timebound_protocol::peer::{PeerId, StreamId};
 use tokio::task::AbortHandle;
@@ -46,6 +47,7 @@ pub(super) struct Sending {
     pub(super) members: BTreeSet<PeerId>,
     /// QoS 0, and the others.
     pub(super) streams: [Stream; 2],
+    pub(super) pacer: Pacer,
     pub(super) room: Arc<Room>,
     /// As it was told last.
     pub(super) told: Option<(GroupState, Vec<String>, Vec<String>)>,
@@ -53,12 +55,24 @@ pub(super) struct Sending {
 
 impl Sending {
     /// When something is to be done next.
-    pub(super) fn due(&self) -> Option<Time> {
+    pub(super) fn due(&self, now: Time) -> Option<Time> {
+        let [one, other] = &self.streams;
         let due = self
             .streams
             .iter()
             .filter_map(|stream| stream.sender.next_timeout());
-        due.min()
+        due.chain(self.pacer.next_timeout(now, [&one.sender, &other.sender]))
+            .min()
+    }
+    /// What may leave now.
+    fn transmit(&mut self, now: Time) -> Option<Transmit> {
+        let [one, other] = &mut self.streams;
+        self.pacer.transmit(now, [&mut one.sender, &mut other.sender])
+    }
+    pub(super) fn reserve(&mut self, now: Time, reservation: Option<contract::Reservation>) {
+        let [one, other] = &mut self.streams;
+        let streams = [&mut one.sender, &mut other.sender];
+        self.pacer.reserve(now, reservation.map(reserved), streams);
     }
     pub(super) fn waiting(&self) -> usize {
         self.streams.iter().map(|stream| stream.waiting.len()).sum()
@@ -82,6 +96,14 @@ impl Sending {
             reliable: stream.id.number & 1 == 1,
             topic: self.said.topic.clone(),
         }
+    }
+}
+
+/// As the pacer knows it.
+pub(super) const fn reserved(said: contract::Reservation) -> Reservation {
+    Reservation {
+        rate_bps: said.rate_bps,
+        burst_bytes: said.burst_bytes,
     }
 }
 
@@ -190,7 +212,7 @@ impl Hub {
             let result = stream
                 .sender
                 .publish(now, &first.message, first.key, &mut effects);
-            if matches!(result, Err(Refused::NotOpen | Refused::Full)) {
+            if matches!(result, Err(Refused::NotOpen | Refused::Full | Refused::Paced)) {
                 break;
             }
             let Some(publication) = stream.waiting.pop_front() else {
@@ -270,7 +292,6 @@ impl Hub {
         for effect in effects {
             match effect {
                 Effect::Open => {}
-                Effect::Send { to, sequence } => self.send(group, which, to, sequence),
                 Effect::Tell(peer, control) => {
                     let class = self.sends.get(&group).map_or(0, |sending| sending.said.priority);
                     self.tell_member((peer, class), &control);
@@ -289,6 +310,22 @@ impl Hub {
                 }
                 Effect::Lost(peer) => self.lost(group, which, peer),
             }
+        }
+        self.transmit(group);
+    }
+
+    /// Sends what the group's reservation lets leave now.
+    fn transmit(&mut self, group: u32) {
+        loop {
+            let now = self.now();
+            let next = self
+                .sends
+                .get_mut(&group)
+                .and_then(|sending| sending.transmit(now));
+            let Some(Transmit { which, to, sequence }) = next else {
+                return;
+            };
+            self.send(group, which, to, sequence);
         }
     }
 
@@ -344,11 +381,10 @@ impl Hub {
                 if sender.next_timeout().is_some_and(|due| now >= due) {
                     sender.timeout(now, &mut effects);
                 }
-                if !effects.is_empty() {
-                    self.apply(group, which, effects);
-                    self.flush(group, which);
-                }
+                self.apply(group, which, effects);
             }
+            // What has left, or is over, may have made room.
+            (0..2).for_each(|which| self.flush(group, which));
         }
     }
 }

@@ -10,8 +10,9 @@
 //! - Reliable streams: a receiver hands messages over in order and says two things over TCP: up to where (and what beyond) datagrams have
 //!   *arrived*, and up to where its broker has *taken* them. The first ends retransmission, the second is what the publisher's PUBACK or PUBREC waits for: so
 //!   MQTT's guarantee holds from end to end, over both brokers. A datagram that is missing below one that has arrived is sent
-//!   again to that peer alone, and so is one that nobody has heard of after a retransmission time-out (RFC 6298): as many at a time as
-//!   losses of what was sent again leave it, since the way has a meter.
+//!   again to that peer alone, and so is one that nobody has heard of after a retransmission time-out (RFC 6298): where no reservation
+//!   is known as many at a time as losses of what was sent again leave it, since the way may have a meter.
+//! - What is reserved for a group limits what leaves, for the first time and again: [`pacing`].
 //! - Unreliable streams: what arrives late is dropped, so that order is kept.
 //! - QoS 2: a message carries a *key* (client and packet identifier at its publisher), which a receiver remembers until the publisher's PUBREL releases it.
 //!   A publisher that sends again (DUP) after its manager was restarted, in a new stream, is thus not delivered twice. A message without DUP is new
@@ -35,6 +36,7 @@ pub mod control;
 pub mod datagram;
 pub mod injector;
 pub mod message;
+pub mod pacing;
 pub mod receiver;
 mod round_trip;
 pub mod sender;

@@ -21,8 +21,11 @@ pub struct Limits {
     pub first_timeout: Span,
     pub least_timeout: Span,
     pub greatest_timeout: Span,
-    /// Datagrams that are under way again to a member, at most; fewer while those are lost (`Joined::share`).
+    /// Datagrams that are under way again to a member, or wait for that, at most; where no reservation is known fewer while those are
+    /// lost (`Joined::share`).
     pub burst: usize,
+    /// What is to be sent again lets pass what is sent for the first time, for so long ([`super::pacing`]).
+    pub patience: Span,
 }
 
 impl Default for Limits {
@@ -35,6 +38,7 @@ impl Default for Limits {
             least_timeout: Span::from_millis(5),
             greatest_timeout: Span::from_secs(1),
             burst: 64,
+            patience: Span::from_millis(500),
         }
     }
 }
@@ -51,11 +55,6 @@ pub enum To {
 pub enum Effect {
     /// Everybody who was invited has joined, or is lost: messages may be sent.
     Open,
-    /// Send the datagram [`Sender::datagram`] of this number.
-    Send {
-        to: To,
-        sequence: u64,
-    },
     /// Tell a peer, over TCP.
     Tell(PeerId, Control),
     /// All members took this message, or are lost. Messages are taken in order.
@@ -77,6 +76,9 @@ pub enum Refused {
     NotOpen,
     #[error("too much is under way")]
     Full,
+    /// What was published before waits for its turn ([`super::pacing`]).
+    #[error("faster than is reserved")]
+    Paced,
     /// It needs more datagrams than the window has.
     #[error("the message is longer than the window")]
     TooLong,
@@ -106,8 +108,10 @@ struct Joined {
     trip: RoundTrip,
     /// When datagrams were last sent to it alone.
     again: BTreeMap<u64, Time>,
-    /// Datagrams that may be under way again: a quarter less when one of them is lost or nothing is heard, more as they arrive. The way has a
-    /// meter of the group's rate: what is sent again faster only takes the place of something else, and that was once a storm without end.
+    /// What is to be sent to it alone, and since when that waits.
+    wanted: BTreeMap<u64, Time>,
+    /// Datagrams that may be under way again where no reservation is known: a quarter less when one of them is lost or nothing is heard, more as
+    /// they arrive. The way may have a meter all the same: what is sent again faster only takes the place of something else, a storm without end.
     share: usize,
     /// When it was last lessened.
     lessened: Time,
@@ -118,6 +122,7 @@ struct Joined {
 #[derive(Debug)]
 struct Entry {
     bytes: Vec<u8>,
+    /// When it left for the group; when it was published as long as it has not.
     sent: Time,
 }
 
@@ -132,6 +137,10 @@ pub struct Sender {
     /// Number of the first entry.
     base: u64,
     entries: VecDeque<Entry>,
+    /// Number behind the last datagram that has left.
+    sent: u64,
+    /// Does a reservation pace what leaves?
+    paced: bool,
     /// Numbers behind the last datagram of each message that is not taken yet, the first one being `taken`.
     ends: VecDeque<u64>,
     taken: u64,
@@ -148,6 +157,8 @@ impl Sender {
             open: true,
             base: 0,
             entries: VecDeque::new(),
+            sent: 0,
+            paced: false,
             ends: VecDeque::new(),
             taken: 0,
         }
@@ -211,6 +222,7 @@ impl Sender {
                         limits.greatest_timeout,
                     ),
                     again: BTreeMap::new(),
+                    wanted: BTreeMap::new(),
                     share: limits.burst,
                     lessened: now,
                     recover: 0,
@@ -261,6 +273,9 @@ impl Sender {
         if !self.open {
             return Err(Refused::NotOpen);
         }
+        if self.sent < self.next() {
+            return Err(Refused::Paced);
+        }
         if !self.reliable {
             // Nobody asks for them again: the owner has sent those before.
             self.base = self.next();
@@ -273,7 +288,6 @@ impl Sender {
         if self.entries.len() + count > self.limits.window {
             return Err(Refused::Full);
         }
-        let idle = self.ends.is_empty();
         for place in 0..count {
             let part = &message[place * PART..message.len().min((place + 1) * PART)];
             let sequence = self.next();
@@ -290,22 +304,66 @@ impl Sender {
             };
             datagram.write(&mut bytes);
             self.entries.push_back(Entry { bytes, sent: now });
-            effects.push(Effect::Send {
-                to: To::Group,
-                sequence,
-            });
         }
         let number = self.taken + self.ends.len() as u64;
         self.ends.push_back(self.next());
-        if idle {
-            for member in self.members.values_mut() {
-                if let Member::Joined(joined) = member {
-                    joined.heard = now;
-                }
-            }
-        }
         self.settle(effects);
         Ok(number)
+    }
+
+    /// Is what leaves paced by a reservation?
+    pub(super) const fn set_paced(&mut self, paced: bool) {
+        self.paced = paced;
+    }
+
+    pub(super) const fn patience(&self) -> Span {
+        self.limits.patience
+    }
+
+    /// What is to leave for the group first.
+    pub(super) fn first_unsent(&self) -> Option<u64> {
+        (self.sent < self.next()).then_some(self.sent)
+    }
+
+    /// What waits for being sent again: since when, to whom; for each member its first datagram counts, since the others wait for that one there.
+    pub(super) fn first_again(&self) -> Option<(Time, PeerId, u64)> {
+        let first = self.members.iter().filter_map(|(peer, member)| match member {
+            Member::Joined(joined) => {
+                let (sequence, since) = joined.wanted.first_key_value()?;
+                Some((*since, *peer, *sequence))
+            }
+            _ => None,
+        });
+        first.min()
+    }
+
+    /// The first datagram leaves for the group.
+    pub(super) fn leaves(&mut self, now: Time) -> Option<u64> {
+        let sequence = self.first_unsent()?;
+        let entry = self.entries.get_mut((sequence - self.base) as usize)?;
+        entry.sent = now;
+        self.sent = sequence + 1;
+        for member in self.members.values_mut() {
+            // From now on something is due of whom nothing was.
+            if let Member::Joined(joined) = member
+                && joined.taken == sequence
+            {
+                joined.heard = now;
+            }
+        }
+        Some(sequence)
+    }
+
+    /// The first datagram that a member lacks leaves for it, marked so.
+    pub(super) fn leaves_again(&mut self, now: Time, peer: PeerId) -> Option<u64> {
+        let Some(Member::Joined(joined)) = self.members.get_mut(&peer) else {
+            return None;
+        };
+        let (sequence, _) = joined.wanted.pop_first()?;
+        let entry = self.entries.get_mut(sequence.checked_sub(self.base)? as usize)?;
+        joined.again.insert(sequence, now);
+        super::datagram::mark_again(&mut entry.bytes);
+        Some(sequence)
     }
 
     /// What a member says it has got and its broker has taken.
@@ -319,13 +377,19 @@ impl Sender {
         report: &Arrived,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Impossible> {
-        let (end, base) = (self.next(), self.base);
-        if report.next > end || report.taken > report.next || beyond_end(report, end) {
+        let (sent, base) = (self.sent, self.base);
+        let Some(Member::Joined(joined)) = self.members.get_mut(&peer) else {
+            // It was told that it is none; what it knew until then was sent.
+            return if is_possible(report, sent) {
+                Ok(())
+            } else {
+                Err(Impossible)
+            };
+        };
+        // Who joins while something waits is told to have all of that.
+        if !is_possible(report, sent.max(joined.next)) {
             return Err(Impossible);
         }
-        let Some(Member::Joined(joined)) = self.members.get_mut(&peer) else {
-            return Ok(());
-        };
         let is_news = report.next > joined.next
             || report.taken > joined.taken
             || (report.next == joined.next && report.beyond != joined.beyond);
@@ -353,6 +417,7 @@ impl Sender {
             joined.beyond = report.beyond;
         }
         joined.taken = joined.taken.max(report.taken);
+        joined.forget_what_arrived();
         let wait = joined.trip.timeout();
         let lost_again = |sequence: &u64| {
             let last = joined.again.get(sequence);
@@ -361,40 +426,29 @@ impl Sender {
         if joined.missing().any(|sequence| lost_again(&sequence)) {
             joined.lessen(now);
         }
-        let missing: Vec<u64> = joined
-            .missing()
-            .filter(|sequence| {
-                let last = joined.again.get(sequence);
-                last.is_none_or(|last| now >= last.after(wait))
-            })
-            .take(joined.room(now))
-            .collect();
-        joined
-            .again
-            .extend(missing.iter().map(|sequence| (*sequence, now)));
-        for sequence in missing {
-            self.send_again(peer, sequence, effects);
+        let most = if self.paced {
+            self.limits.burst
+        } else {
+            joined.share
+        };
+        let mut room = most.saturating_sub(joined.under_way(now));
+        for sequence in joined.missing_range() {
+            let last = joined.again.get(&sequence);
+            let is_due = last.is_none_or(|last| now >= last.after(wait));
+            if room > 0 && is_due && !joined.has(sequence) && !joined.wanted.contains_key(&sequence) {
+                joined.wanted.insert(sequence, now);
+                room -= 1;
+            }
         }
         if goes_on {
-            self.send_lacking(now, peer, effects);
+            let wait = joined.trip.timeout();
+            self.send_lacking(now, peer, wait);
         }
         self.settle(effects);
         Ok(())
     }
 
-    /// Sends a datagram again to one member, marked so.
-    fn send_again(&mut self, peer: PeerId, sequence: u64, effects: &mut Vec<Effect>) {
-        let place = sequence.saturating_sub(self.base) as usize;
-        if let Some(entry) = self.entries.get_mut(place) {
-            super::datagram::mark_again(&mut entry.bytes);
-            effects.push(Effect::Send {
-                to: To::Peer(peer),
-                sequence,
-            });
-        }
-    }
-
-    /// When [`Self::timeout`] is to be called next.
+    /// When [`Self::timeout`] is to be called next; what waits to be sent is the pacer's ([`super::pacing::Pacer::next_timeout`]).
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.members.values().filter_map(|member| self.due(member)).min()
@@ -405,10 +459,10 @@ impl Sender {
             Member::Lost => None,
             Member::Expected { since } => Some(since.after(self.limits.join)),
             Member::Joined(joined) => {
-                let waits = self.reliable && joined.taken < self.next();
+                let waits = self.reliable && joined.taken < self.sent;
                 let silent = waits.then(|| joined.heard.after(self.limits.silence));
-                let again = (joined.next < self.next() && self.reliable)
-                    .then(|| self.last_sent(joined).after(joined.trip.timeout()));
+                let is_missed = self.reliable && joined.next < self.sent && joined.wanted.is_empty();
+                let again = is_missed.then(|| self.last_sent(joined).after(joined.trip.timeout()));
                 again.into_iter().chain(silent).min()
             }
         }
@@ -440,48 +494,63 @@ impl Sender {
             if lost {
                 self.lose(peer, effects);
             } else {
-                self.resend(now, peer, effects);
+                self.resend(now, peer);
             }
         }
         self.look_whether_open(effects);
         self.settle(effects);
     }
 
-    fn resend(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
-        let end = self.next();
+    fn resend(&mut self, now: Time, peer: PeerId) {
+        let end = self.sent;
         if let Some(Member::Joined(joined)) = self.members.get_mut(&peer) {
+            let wait = joined.trip.timeout();
             joined.lessen(now);
             joined.trip.back_off();
             joined.recover = end;
+            self.send_lacking(now, peer, wait);
         }
-        self.send_lacking(now, peer, effects);
     }
 
-    /// As much of what a member lacks as may be sent at once.
-    fn send_lacking(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
+    /// As much of what a member lacks as may be sent at once, and was not sent less than `wait` ago.
+    fn send_lacking(&mut self, now: Time, peer: PeerId, wait: Span) {
         let Some(Member::Joined(joined)) = self.members.get_mut(&peer) else {
             return;
         };
-        // It has heard of nothing behind what is known to have arrived, so all of that may be missing.
-        let lacking: Vec<u64> = (joined.next..joined.recover)
-            .filter(|sequence| !joined.has(*sequence))
-            .take(joined.share)
-            .collect();
-        joined
-            .again
-            .extend(lacking.iter().map(|sequence| (*sequence, now)));
-        for sequence in lacking {
-            self.send_again(peer, sequence, effects);
+        let mut room = if self.paced {
+            self.limits.burst
+        } else {
+            joined.share
+        };
+        // It has heard of nothing behind what is known to have arrived, so all of that may be missing; but once it reports something behind a gap, what
+        // is too far behind it to be reported (`Arrived::beyond`) is no more likely to be missing than anything else.
+        let end = match joined.beyond {
+            0 => joined.recover,
+            _ => joined.recover.min(joined.next + 65),
+        };
+        for sequence in joined.next..end {
+            if room == 0 {
+                break;
+            }
+            let place = sequence.saturating_sub(self.base) as usize;
+            let all = self.entries.get(place).map(|entry| entry.sent);
+            let last = joined.again.get(&sequence).copied().max(all);
+            if joined.has(sequence) || last.is_some_and(|last| now < last.after(wait)) {
+                continue;
+            }
+            joined.wanted.entry(sequence).or_insert(now);
+            room -= 1;
         }
     }
 
     /// A member's process was started again: it has nothing but what its broker has taken.
     pub fn restarted(&mut self, now: Time, peer: PeerId) {
-        let end = self.next();
+        let end = self.sent;
         if let Some(Member::Joined(joined)) = self.members.get_mut(&peer) {
             (joined.next, joined.beyond) = (joined.taken.max(self.base), 0);
             (joined.heard, joined.recover) = (now, end);
             joined.again.clear();
+            joined.wanted.clear();
         }
     }
 
@@ -510,7 +579,7 @@ impl Sender {
         )
     }
 
-    /// Number behind the last datagram that was sent.
+    /// Number behind the last datagram that was published.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.next()
@@ -560,6 +629,8 @@ impl Sender {
             self.entries.pop_front();
             self.base += 1;
         }
+        // Nobody is left who would get it.
+        self.sent = self.sent.max(self.base);
     }
 }
 
@@ -572,37 +643,49 @@ impl Joined {
         }
     }
 
-    /// How many more may be under way again now.
-    fn room(&self, now: Time) -> usize {
+    /// How many are under way again now, or are to be.
+    fn under_way(&self, now: Time) -> usize {
         let wait = self.trip.timeout();
         let under_way = self
             .again
             .iter()
             .filter(|(sequence, sent)| now < sent.after(wait) && !self.has(**sequence));
-        self.share.saturating_sub(under_way.count())
+        self.wanted.len() + under_way.count()
     }
 
-    fn has(&self, sequence: u64) -> bool {
-        sequence < self.next
-            || sequence
-                .checked_sub(self.next + 1)
-                .is_some_and(|bit| bit < 64 && self.beyond >> bit & 1 == 1)
+    /// What has arrived needs not be sent again.
+    fn forget_what_arrived(&mut self) {
+        let (next, beyond) = (self.next, self.beyond);
+        self.wanted.retain(|sequence, _| !has(next, beyond, *sequence));
+    }
+
+    const fn has(&self, sequence: u64) -> bool {
+        has(self.next, self.beyond, sequence)
+    }
+
+    /// Where datagrams may be missing below one that has arrived.
+    const fn missing_range(&self) -> std::ops::Range<u64> {
+        self.next..self.next + 64 - self.beyond.leading_zeros() as u64
     }
 
     /// Datagrams below one that has arrived which have not.
     fn missing(&self) -> impl Iterator<Item = u64> + '_ {
-        let highest = 64 - u64::from(self.beyond.leading_zeros());
-        let end = if highest == 0 {
-            self.next
-        } else {
-            self.next + highest
-        };
-        (self.next..end).filter(|sequence| !self.has(*sequence))
+        self.missing_range().filter(|sequence| !self.has(*sequence))
     }
 }
 
-/// Does a report claim a datagram that was not sent?
-fn beyond_end(report: &Arrived, end: u64) -> bool {
+/// With all below `next` and what `beyond` says (`Arrived::beyond`): is a datagram there?
+const fn has(next: u64, beyond: u64, sequence: u64) -> bool {
+    match sequence.checked_sub(next) {
+        None => true,
+        Some(0) => false,
+        Some(behind) => behind <= 64 && beyond >> (behind - 1) & 1 == 1,
+    }
+}
+
+/// Does a report claim nothing but what was sent?
+fn is_possible(report: &Arrived, end: u64) -> bool {
     let highest = 64 - u64::from(report.beyond.leading_zeros());
-    highest > 0 && report.next.saturating_add(highest) >= end
+    let is_beyond = highest > 0 && report.next.saturating_add(highest) >= end;
+    report.next <= end && report.taken <= report.next && !is_beyond
 }

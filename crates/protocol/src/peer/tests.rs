@@ -2,15 +2,19 @@
 
 use super::control::{Arrived, Control};
 use super::datagram::Datagram;
+use super::pacing::{Pacer, Reservation, Transmit, wire_bytes};
 use super::receiver::{self, Receiver};
 use super::sender::{self, Effect, Refused, Sender, To};
 use super::{PART, PeerId, StreamId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::Ipv4Addr;
+use std::num::NonZeroU64;
 use timebound_model::units::{Span, Time};
 
 const STREAM: StreamId = StreamId { life: 7, number: 1 };
+/// Of the same group, without acknowledgements.
+const LOOSE: StreamId = StreamId { life: 7, number: 0 };
 
 fn invitation(reliable: bool) -> Control {
     Control::Invite {
@@ -62,42 +66,56 @@ struct World {
     number: u64,
     due: BinaryHeap<Due>,
     sender: Sender,
+    /// The other stream of the group.
+    loose: Sender,
+    pacer: Pacer,
+    /// When how many bytes left, on the wire.
+    left: Vec<(Time, u64)>,
     receivers: BTreeMap<PeerId, Receiver>,
     delivered: BTreeMap<PeerId, Vec<Vec<u8>>>,
     taken: Vec<u64>,
     undelivered: Vec<(PeerId, std::ops::Range<u64>)>,
     sent: u64,
     meter: Option<Meter>,
+    metered: u64,
 }
 
 /// Drops what comes faster than its rate, as the first switch of a channel does.
 struct Meter {
     per_second: u64,
     most: u64,
-    /// Billionths of a datagram.
+    /// Billionths of what is counted.
     held: u64,
     at: Time,
+    /// What a datagram counts.
+    counts: fn(&[u8]) -> u64,
 }
 
 impl Meter {
-    fn passes(&mut self, now: Time) -> bool {
+    fn passes(&mut self, now: Time, datagram: &[u8]) -> bool {
         let since = now.since(self.at).0;
         self.held = (self.held + since * self.per_second).min(self.most * 1_000_000_000);
         self.at = now;
-        let passes = self.held >= 1_000_000_000;
-        self.held -= if passes { 1_000_000_000 } else { 0 };
+        let needed = (self.counts)(datagram) * 1_000_000_000;
+        let passes = self.held >= needed;
+        self.held -= if passes { needed } else { 0 };
         passes
     }
 }
 
 impl World {
     fn new(network: Network, peers: PeerId, reliable: bool) -> Self {
+        let mut sender = Sender::new(STREAM, reliable, sender::Limits::default());
+        let mut loose = Sender::new(LOOSE, false, sender::Limits::default());
         let mut world = Self {
             network,
             now: Time(0),
             number: 0,
             due: BinaryHeap::new(),
-            sender: Sender::new(STREAM, reliable, sender::Limits::default()),
+            pacer: Pacer::new(Time(0), None, [&mut sender, &mut loose]),
+            sender,
+            loose,
+            left: Vec::new(),
             receivers: (0..peers)
                 .map(|peer| (peer, Receiver::new(receiver::Limits::default())))
                 .collect(),
@@ -106,6 +124,7 @@ impl World {
             undelivered: Vec::new(),
             sent: 0,
             meter: None,
+            metered: 0,
         };
         for peer in 0..peers {
             let mut effects = Vec::new();
@@ -133,11 +152,6 @@ impl World {
     }
 
     fn datagram(&mut self, peer: PeerId, bytes: &[u8]) {
-        self.sent += 1;
-        let now = self.now;
-        if self.meter.as_mut().is_some_and(|meter| !meter.passes(now)) {
-            return;
-        }
         let copies = 1 + u64::from(self.draw(100) < self.network.doubling);
         for _ in 0..copies {
             if self.draw(100) >= self.network.loss {
@@ -154,15 +168,6 @@ impl World {
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Send { to, sequence } => {
-                    let bytes = self.sender.datagram(sequence).to_vec();
-                    assert!(!bytes.is_empty(), "a datagram that is not there");
-                    let peers: Vec<PeerId> = match to {
-                        To::Group => self.receivers.keys().copied().collect(),
-                        To::Peer(peer) => vec![peer],
-                    };
-                    peers.into_iter().for_each(|peer| self.datagram(peer, &bytes));
-                }
                 Effect::Tell(peer, control) => {
                     self.later(Span::from_millis(2), Travelling::ToPeer(peer, control));
                 }
@@ -170,6 +175,35 @@ impl World {
                 Effect::Undelivered { peer, messages } => self.undelivered.push((peer, messages)),
                 Effect::Open | Effect::Lost(_) => {}
             }
+        }
+        self.transmit();
+    }
+
+    fn transmit(&mut self) {
+        loop {
+            let streams = [&mut self.sender, &mut self.loose];
+            let Some(Transmit { which, to, sequence }) = self.pacer.transmit(self.now, streams) else {
+                return;
+            };
+            let sender = if which == 0 { &self.sender } else { &self.loose };
+            let bytes = sender.datagram(sequence).to_vec();
+            assert!(!bytes.is_empty(), "a datagram that is not there");
+            self.left.push((self.now, wire_bytes(bytes.len())));
+            let peers: Vec<PeerId> = match to {
+                To::Group => self.receivers.keys().copied().collect(),
+                To::Peer(peer) => vec![peer],
+            };
+            self.sent += peers.len() as u64;
+            let now = self.now;
+            if self
+                .meter
+                .as_mut()
+                .is_some_and(|meter| !meter.passes(now, &bytes))
+            {
+                self.metered += 1;
+                continue;
+            }
+            peers.into_iter().for_each(|peer| self.datagram(peer, &bytes));
         }
     }
 
@@ -201,6 +235,12 @@ impl World {
         loop {
             let arrival = self.due.peek().map(|due| due.0.0.0);
             let timeout = self.sender.next_timeout();
+            let paced = self.pacer.next_timeout(self.now, [&self.sender, &self.loose]);
+            assert!(
+                paced.is_none_or(|next| next > self.now),
+                "what may leave has not left"
+            );
+            let timeout = timeout.into_iter().chain(paced).min();
             let Some(next) = arrival
                 .into_iter()
                 .chain(timeout)
@@ -214,9 +254,12 @@ impl World {
             if arrival == Some(next) {
                 let Due(_, what) = self.due.pop().unwrap();
                 self.happen(what);
+                self.transmit();
             } else {
                 let mut effects = Vec::new();
-                self.sender.timeout(self.now, &mut effects);
+                if self.sender.next_timeout() == Some(next) {
+                    self.sender.timeout(self.now, &mut effects);
+                }
                 assert!(
                     self.sender.next_timeout().is_none_or(|next| next > self.now),
                     "a time-out that does not pass"
@@ -410,6 +453,20 @@ fn a_gap_of_many_datagrams_is_filled_without_a_second_for_each_few() {
     assert_eq!(world.taken, [0]);
 }
 
+#[test]
+fn a_time_out_sends_nothing_again_that_has_just_left() {
+    let mut world = World::new(perfect(1), 1, true);
+    world.run(Time(10_000_000));
+    world.network.loss = 100;
+    world.publish(b"lost", 0).unwrap();
+    // Just before the first time-out.
+    world.run(world.now.after(Span::from_micros(49_500)));
+    world.network.loss = 0;
+    world.publish(b"under way", 0).unwrap();
+    world.run(world.now.after(Span::from_secs(1)));
+    assert_eq!((&world.taken[..], world.sent), (&[0, 1][..], 3));
+}
+
 /// What is sent again goes through the meter, too: faster than that it only takes the place of what is new.
 #[test]
 fn what_a_meter_drops_is_sent_again_no_faster_than_it_lets_pass() {
@@ -420,6 +477,7 @@ fn what_a_meter_drops_is_sent_again_no_faster_than_it_lets_pass() {
         most: 30,
         held: 0,
         at: world.now,
+        counts: |_| 1,
     });
     let mut expected = Vec::new();
     // A burst beyond the meter, then two thirds of its rate.
@@ -434,6 +492,198 @@ fn what_a_meter_drops_is_sent_again_no_faster_than_it_lets_pass() {
     world.run(world.now.after(Span::from_secs(2)));
     assert_eq!(world.delivered[&0], expected);
     assert!(world.sent < 3 * 600, "{} datagrams for 600", world.sent);
+}
+
+/// As a switch has it (`openflow/channels.py`, `meter_of`): kbit/s and kbit rounded up, counted without preamble, check sequence and gap.
+fn meter_of(reservation: Reservation, now: Time) -> Meter {
+    let most = (reservation.burst_bytes * 8).div_ceil(1_000) * 1_000;
+    Meter {
+        per_second: reservation.rate_bps.get().div_ceil(1_000) * 1_000,
+        most,
+        held: most * 1_000_000_000,
+        at: now,
+        counts: |datagram| (wire_bytes(datagram.len()) - 24) * 8,
+    }
+}
+
+fn reservation(rate_bps: u64, burst_bytes: u64) -> Reservation {
+    Reservation {
+        rate_bps: NonZeroU64::new(rate_bps).unwrap(),
+        burst_bytes,
+    }
+}
+
+impl World {
+    /// A world whose group has a reservation, and a switch with a meter for it.
+    fn reserved(network: Network, peers: PeerId, reserved: Reservation) -> Self {
+        let mut world = Self::new(network, peers, true);
+        let streams = [&mut world.sender, &mut world.loose];
+        world.pacer = Pacer::new(world.now, Some(reserved), streams);
+        world.meter = Some(meter_of(reserved, world.now));
+        world.run(Time(50_000_000));
+        world
+    }
+
+    /// As soon as it may be: the publisher is held back as long as something waits.
+    fn publish_when_possible(&mut self, message: &[u8]) {
+        let end = self.now.after(Span::from_secs(600));
+        loop {
+            match self.publish(message, 0) {
+                Ok(_) => return,
+                Err(Refused::Paced | Refused::Full) => {}
+                Err(other) => panic!("{other}"),
+            }
+            assert!(self.now < end, "a publisher that waits for ever");
+            self.run(self.now.after(Span::from_millis(1)));
+        }
+    }
+
+    fn publish_loose(&mut self, message: &[u8]) -> Result<u64, Refused> {
+        let number = self.loose.publish(self.now, message, 0, &mut Vec::new());
+        self.transmit();
+        number
+    }
+
+    /// What left within any window is at most its length times the rate, and the burst.
+    fn holds_to(&self, reserved: Reservation) {
+        for (first, (from, _)) in self.left.iter().enumerate() {
+            let mut sum = 0;
+            for (at, bytes) in &self.left[first..] {
+                sum += u128::from(*bytes) * 8 * 1_000_000_000;
+                let window = u128::from(at.since(*from).0) * u128::from(reserved.rate_bps.get());
+                let burst = u128::from(reserved.burst_bytes) * 8 * 1_000_000_000;
+                assert!(sum <= window + burst, "{from:?} to {at:?}");
+            }
+        }
+    }
+}
+
+/// 36,000 datagrams for 2,500 had been sent where everything beyond the meter was sent again beyond the meter.
+#[test]
+fn what_is_reserved_is_sent_hardly_more_often_than_losses_need() {
+    for (loss, seed, mbps) in [
+        (0, 1, 2),
+        (5, 2, 2),
+        (10, 3, 2),
+        (20, 4, 2),
+        (10, 5, 20),
+        (20, 6, 20),
+    ] {
+        let reserved = reservation(mbps * 1_000_000, 6_000);
+        let network = Network {
+            loss,
+            ..perfect(seed)
+        };
+        let mut world = World::reserved(network, 1, reserved);
+        let mut expected = Vec::new();
+        // At once ten times the burst, and then two thirds of the rate.
+        for number in 0..1_500 {
+            let bytes = message(number, 1_000);
+            world.publish_when_possible(&bytes);
+            expected.push(bytes);
+            if number >= 60 {
+                world.run(world.now.after(Span::from_micros(13_200 / mbps)));
+            }
+        }
+        world.run(world.now.after(Span::from_secs(2)));
+        assert_eq!(world.delivered[&0], expected);
+        assert_eq!(world.metered, 0, "the meter drops nothing");
+        let needed = 1_500 * 100 / (100 - loss);
+        assert!(
+            world.sent <= needed * 107 / 100,
+            "{} datagrams; {needed} are needed with {loss} % lost",
+            world.sent
+        );
+        world.holds_to(reserved);
+    }
+}
+
+/// Latency is promised to who keeps to the reservation, whatever is lost.
+#[test]
+fn repetitions_never_hold_back_what_is_within_the_reservation() {
+    let network = Network {
+        loss: 30,
+        ..perfect(5)
+    };
+    let size = wire_bytes(1_032);
+    // A message every 10 ms, and a full frame more, as the planner reserves them.
+    let mut world = World::reserved(network, 3, reservation(size * 8 * 100, size + 1_538));
+    for number in 0..500 {
+        assert_eq!(world.publish(&message(number, 1_000), 0), Ok(number as u64));
+        assert_eq!(world.sender.first_unsent(), None, "message {number} waits");
+        // A pause now and then, in which repetitions find their place before they lose patience.
+        let pause = if number % 4 == 3 { 100 } else { 10 };
+        world.run(world.now.after(Span::from_millis(pause)));
+    }
+    world.run(world.now.after(Span::from_secs(120)));
+    assert_eq!(world.taken.len(), 500);
+}
+
+#[test]
+fn a_repetition_does_not_wait_for_ever_for_a_publisher_who_sends_too_much() {
+    let mut world = World::reserved(perfect(1), 1, reservation(1_000_000, 4_000));
+    world.network.loss = 100;
+    world.publish(b"lost", 0).unwrap();
+    world.run(world.now.after(Span::from_millis(1)));
+    world.network.loss = 0;
+    let began = world.now;
+    while world.taken.is_empty() {
+        assert!(world.now < began.after(Span::from_secs(1)), "it waits for ever");
+        let full = world.publish_loose(&message(1, 1_300));
+        assert!(matches!(full, Ok(_) | Err(Refused::Paced)));
+        world.run(world.now.after(Span::from_millis(1)));
+    }
+    assert!(
+        world.now > began.after(Span::from_millis(500)),
+        "what is sent for the first time goes first"
+    );
+}
+
+#[test]
+fn who_joins_while_something_waits_gets_what_is_published_then() {
+    let mut world = World::reserved(perfect(1), 1, reservation(100_000, 2_000));
+    let long = message(1, 20_000);
+    world.publish(&long, 0).unwrap();
+    world
+        .receivers
+        .insert(1, Receiver::new(receiver::Limits::default()));
+    let mut effects = Vec::new();
+    world.sender.invite(world.now, 1, invitation(true), &mut effects);
+    world.carry_out(effects);
+    world.run(world.now.after(Span::from_millis(100)));
+    assert_eq!(world.publish(b"next", 0), Err(Refused::Paced));
+    world.publish_when_possible(b"next");
+    world.run(world.now.after(Span::from_secs(2)));
+    assert_eq!(world.delivered[&0], [long, b"next".to_vec()]);
+    assert_eq!(world.delivered[&1], [b"next".to_vec()]);
+    assert_eq!(world.taken, [0, 1]);
+}
+
+#[test]
+fn a_reservation_that_changes_paces_from_then_on_and_one_that_goes_lets_go() {
+    let mut world = World::reserved(perfect(1), 1, reservation(100_000_000, 100_000));
+    let reserve = |world: &mut World, reserved| {
+        let streams = [&mut world.sender, &mut world.loose];
+        world.pacer.reserve(world.now, reserved, streams);
+        world.transmit();
+    };
+    let less = reservation(1_000_000, 2_000);
+    reserve(&mut world, Some(less));
+    world.left.clear();
+    world.publish(&message(1, 30_000), 0).unwrap();
+    world.run(world.now.after(Span::from_millis(50)));
+    world.holds_to(less);
+    assert!(world.sender.first_unsent().is_some());
+    reserve(&mut world, None);
+    assert_eq!(world.sender.first_unsent(), None);
+    // Nobody knows what has gone before, so there is no burst to begin with.
+    reserve(&mut world, Some(less));
+    world.left.clear();
+    world.publish_when_possible(&message(2, 30_000));
+    assert!(world.left.is_empty());
+    world.run(world.now.after(Span::from_secs(2)));
+    world.holds_to(less);
+    assert_eq!(world.taken, [0, 1]);
 }
 
 #[test]
@@ -656,5 +906,44 @@ proptest! {
         if loss == 0 && reordering == 0 {
             prop_assert_eq!(world.delivered[&0].len(), expected.len());
         }
+    }
+
+    /// Over random traffic in both streams, losses, acknowledgements and a clock that steps back.
+    #[test]
+    fn no_window_has_more_than_its_reservation_and_nothing_is_lost(
+        seed in any::<u64>(), loss in 0u64..30, doubling in 0u64..20, reordering in 0u64..20, peers in 1u32..4,
+        rate in 200_000u64..50_000_000, burst in 1_538u64..20_000,
+        messages in proptest::collection::vec((0usize..5_000, 0u64..20, 0usize..3_000, 0u64..3), 1..60),
+    ) {
+        let reserved = reservation(rate, burst);
+        let mut world = World::reserved(Network { seed, loss, doubling, reordering }, peers, reserved);
+        let mut expected = Vec::new();
+        for (number, (size, gap, loose, back)) in messages.iter().enumerate() {
+            let bytes = message(number, *size);
+            world.publish_when_possible(&bytes);
+            expected.push(bytes);
+            match world.publish_loose(&vec![0; *loose]) {
+                Ok(_) | Err(Refused::Paced) => {}
+                Err(other) => prop_assert!(false, "{}", other),
+            }
+            // Asked with a time of before, it gives nothing that it would not give later.
+            let now = world.now;
+            world.now = Time(now.0.saturating_sub(*back * 3_000_000));
+            let left = world.left.len();
+            world.transmit();
+            prop_assert_eq!(world.left.len(), left);
+            world.now = now;
+            world.run(world.now.after(Span::from_millis(*gap)));
+        }
+        world.run(world.now.after(Span::from_secs(200)));
+        for peer in 0..peers {
+            prop_assert_eq!(&world.delivered[&peer], &expected);
+        }
+        prop_assert_eq!(&world.taken, &(0..expected.len() as u64).collect::<Vec<_>>());
+        prop_assert!(world.undelivered.is_empty());
+        prop_assert_eq!(world.metered, 0);
+        prop_assert_eq!(world.sender.next_timeout(), None, "nothing is due any more");
+        prop_assert_eq!(world.pacer.next_timeout(world.now, [&world.sender, &world.loose]), None);
+        world.holds_to(reserved);
     }
 }
