@@ -32,7 +32,7 @@ def manager(name: str, network: str, address: str | None = None) -> ManagerRow:
 def group(id: str, origin: str, *members: str, state: ChannelState = ChannelState.PROVEN) -> GroupRow:
     return GroupRow(
         id=id, origin=origin, request=f"{origin}-1-7.1", topic="plant/+", priority=5, address="239.192.1.7", members=members,
-        rate_bps=1_000_000, bound_ns=None, links=(), state=state,
+        rate_bps=1_000_000, burst_bytes=4_000, bound_ns=None, links=(), state=state,
     )  # fmt: skip
 
 
@@ -56,7 +56,10 @@ def test_the_origin_sends_and_members_receive() -> None:
     assert wanted(found, "m1") == {
         "peers": [PEER_2, {"name": "m3", "address": "10.0.3.5", "port": 1884}],
         "sends": [
-            {"id": "g1", "topic": "plant/+", "priority": 5, "address": "239.192.1.7", "members": ["m2", "m3"], "request": "m1-1-7.1"}
+            {
+                "id": "g1", "topic": "plant/+", "priority": 5, "address": "239.192.1.7", "members": ["m2", "m3"], "request": "m1-1-7.1",
+                "reservation": {"rate_bps": 1_000_000, "burst_bytes": 4_000},
+            }
         ],
         "receives": [],
     }  # fmt: skip
@@ -72,6 +75,12 @@ def test_the_origin_sends_and_members_receive() -> None:
 def test_only_groups_that_are_in_the_switches_are_used(state: ChannelState) -> None:
     found = wanted(tables(group("g1", "m1", "m2", state=state)), "m1")
     assert bool(found["sends"]) == (state in (ChannelState.INSTALLED, ChannelState.PROVEN))
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(1_000_000, 0), (1_000_000, 1_537), (0, 4_000)])
+def test_a_row_that_says_too_little_paces_nothing(rate: int, burst: int) -> None:
+    found = wanted(tables(replace(group("g1", "m1", "m2"), rate_bps=rate, burst_bytes=burst)), "m1")
+    assert found["sends"][0]["reservation"] is None
 
 
 def test_managers_of_the_same_network_or_of_none_exchange_nothing() -> None:

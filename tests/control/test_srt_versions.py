@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,19 @@ def test_a_file_of_the_first_version_keeps_its_rows_and_gets_groups(tmp_path: Pa
     assert theirs.transact([Put(group())])
     again = open_for(f"file:{path}", M1, adopt=True)
     assert again.snapshot().groups == {"g": group()} and again.snapshot().managers == {"m1": manager()}
+
+
+def test_a_group_of_the_second_version_says_nothing_of_its_burst(tmp_path: Path, open_for: Open) -> None:
+    path = tmp_path / "srt.db"
+    ours = open_for(f"file:{path}", CONTROLLER)
+    assert ours.transact([Put(replace(group(), burst_bytes=4_000))])
+    ours.close()
+    with sqlite3.connect(path) as file:
+        file.execute("ALTER TABLE groups DROP COLUMN burst_bytes")
+        file.execute("PRAGMA user_version=2")
+    file.close()
+    assert open_for(f"file:{path}", M1, adopt=True).snapshot().groups == {"g": group()}
+    assert group().burst_bytes == 0
 
 
 def test_a_file_of_a_later_version_is_left_alone(tmp_path: Path, open_for: Open) -> None:

@@ -74,6 +74,22 @@ def test_a_new_member_is_named_when_its_branch_is_proven_and_one_that_leaves_at_
     assert granted is not None and granted.outcome is Outcome.GRANTED
 
 
+def test_while_a_reservation_changes_the_lesser_one_is_shown() -> None:
+    bench, _, _ = pair()
+    bench.step()
+    proven(bench)
+    held = bench.desk.groups[GROUP]
+    was = held.row
+    assert was.rate_bps and was.burst_bytes
+    order = replace(held.order, row=replace(was, rate_bps=was.rate_bps * 2, burst_bytes=was.burst_bytes - 1))
+    changed = held.ordered(order, 7)
+    assert changed.shown is not None and changed.shown.state is ChannelState.PROVEN
+    assert (changed.shown.rate_bps, changed.shown.burst_bytes) == (was.rate_bps, was.burst_bytes - 1)
+    done = changed.told(ChannelState.INSTALLED, "", 8).told(ChannelState.PROVEN, "", 9)
+    assert done.shown is not None
+    assert (done.shown.rate_bps, done.shown.burst_bytes) == (was.rate_bps * 2, was.burst_bytes - 1)
+
+
 def test_a_broken_tree_is_used_no_longer_until_another_is_proven() -> None:
     bench, publisher, _ = pair()
     bench.step()

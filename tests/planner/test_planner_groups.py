@@ -55,6 +55,24 @@ def test_a_publisher_and_subscribers_of_two_other_networks_get_a_group_with_the_
     assert order.row.id in rows.needs[publisher] and order.row.id in rows.needs[near]
 
 
+def test_what_the_sender_paces_by_fits_the_meters_of_the_group_and_of_what_is_sent_again() -> None:
+    table = networks(site=Site(meter_slack_bytes=5_000))
+    for topic in ("a", "b"):
+        table.publish(table.connect("h1", "m1", "m1"), topic, qos=1, period_ns=100 * MS, deadline_ns=80 * MS)
+        subscribe_at(table, 2, topic, qos=1)
+    world = table.world()
+    rows = answers(world, decide(world, State(), list(table.rows.requests)).state)
+    groups = [order.row for order in rows.groups.values()]
+    assert len(groups) == 2 and len({row.priority for row in groups}) == 1
+    for order in rows.groups.values():
+        # The slack is for switches that see frames late, not for more of them.
+        assert order.burst_bytes == order.row.burst_bytes + 5_000
+        assert order.row.burst_bytes > 1_538
+    again = rows.channels[peer_channel_id("m1", "m2", groups[0].priority, "udp")]
+    assert again.rate_bps == sum(row.rate_bps for row in groups)
+    assert again.burst_bytes >= sum(row.burst_bytes for row in groups) + 5_000
+
+
 def test_managers_get_channels_for_what_they_tell_each_other_where_they_do() -> None:
     table = networks()
     at_once = table.publish(table.connect("h1", "m1", "m1"), "fast", qos=0)

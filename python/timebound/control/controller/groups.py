@@ -7,7 +7,7 @@ leaves is named no longer at once.
 | wanted | what the table shows |
 |---|---|
 | new | the wanted row: planned, then installed, then proven |
-| changed (members, tree, rate) | the old row with the members that stay, in its state; with the proof the wanted one |
+| changed (members, tree, rate) | the old row with the members that stay and the lesser rate and burst, in its state; with the proof the wanted one |
 | broken | the old row without those that have left, broken |
 """
 
@@ -55,7 +55,10 @@ class HeldGroup:
             shown = row
         else:
             staying = tuple(name for name in shown.members if name in row.members)
-            shown = replace(shown, members=staying, request=row.request, changed_ns=now_ns) if staying else row
+            # The meter is changed at once: nobody may rely on more than either of the two reservations has.
+            rate, burst = min(shown.rate_bps, row.rate_bps), min(shown.burst_bytes, row.burst_bytes)
+            kept = replace(shown, members=staying, request=row.request, changed_ns=now_ns)
+            shown = replace(kept, rate_bps=rate, burst_bytes=burst) if staying else row
         return replace(self, order=replace(order, row=row), shown=shown, reason="", retry_ns=None)
 
     def told(self, state: ChannelState, reason: str, now_ns: int) -> HeldGroup:

@@ -6,6 +6,8 @@ from typing import Any
 
 from timebound.control.srt.rows import ChannelState, GroupRow, ManagerRow, Tables
 
+FULL_FRAME_BYTES = 1_538
+"""Of the longest Ethernet frame on the wire (`peer::pacing::FULL_FRAME`): with a smaller burst it could never be sent."""
 _IN_USE = (ChannelState.INSTALLED, ChannelState.PROVEN)
 
 
@@ -52,5 +54,12 @@ def _are_near(one: ManagerRow | None, other: ManagerRow | None) -> bool:
 def _send(group: GroupRow, members: list[str]) -> dict[str, Any]:
     return {
         "id": group.id, "topic": group.topic, "priority": group.priority, "address": group.address, "members": members,
-        "request": group.request,
+        "request": group.request, "reservation": _reservation(group),
     }  # fmt: skip
+
+
+def _reservation(group: GroupRow) -> dict[str, int] | None:
+    """By what the group is paced; `None` where the row says too little for that: a controller from before `burst_bytes`, or nothing that has a rate."""
+    if group.rate_bps <= 0 or group.burst_bytes < FULL_FRAME_BYTES:
+        return None
+    return {"rate_bps": group.rate_bps, "burst_bytes": group.burst_bytes}

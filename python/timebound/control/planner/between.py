@@ -61,7 +61,8 @@ def add(
             for member in group.managers:
                 load = again.setdefault((group.origin, member, group.priority), Load(priority=group.priority))
                 load.rate_bps += data[group.id].rate_bps
-                load.burst_bytes += data[group.id].burst_bytes
+                # Each group's sender paces what it sends again by a burst of its own, and they may all do so at once.
+                load.burst_bytes += data[group.id].sent(world.site)
                 load.other_ns = max(load.other_ns, data[group.id].data_ns)
     for (source, target, priority, kind), load in sorted(control.items()):
         _channel(world, state, source, target, priority, kind, load, channels)
@@ -86,6 +87,7 @@ def _order(world: World, judged: Judged, group: Group, load: Load, bound_ns: int
         address=group.address,
         members=group.managers,
         rate_bps=load.rate_bps,
+        burst_bytes=load.sent(world.site),
         bound_ns=bound_ns,
         links=tuple(name for name in group.tree.links if name in reached),
         state=ChannelState.PLANNED,

@@ -40,8 +40,12 @@ class Load:
             self.other_ns = max(self.other_ns, *(found.actual_ns or 0 for found in outcomes))
 
     def burst(self, site: Site) -> int:
-        """Of a meter, bytes. One full frame more: what is sent again is no reason to lose the next one."""
-        return self.burst_bytes + site.mtu + 38 + site.meter_slack_bytes
+        """Of a meter, bytes: of what is sent, and the site's slack."""
+        return self.sent(site) + site.meter_slack_bytes
+
+    def sent(self, site: Site) -> int:
+        """What may be sent at once, bytes. One full frame more: what is sent again is no reason to lose the next one."""
+        return self.burst_bytes + site.mtu + 38
 
 
 def links_of(world: World, way: Way) -> tuple[str, ...]:

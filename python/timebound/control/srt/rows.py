@@ -197,6 +197,9 @@ class GroupRow:
     """Managers that receive, sorted. Whoever is named here is reached: its branch is in the switches before."""
     rate_bps: int
     """Of the meter at the first switch, on the wire."""
+    burst_bytes: int = 0
+    """What may come to that meter at once, on the wire: its own burst without the site's slack, which is for switches that see frames late. 0: the row
+    was written before this was told."""
     bound_ns: int | None
     """From the publisher's release to the slowest member's broker."""
     links: tuple[str, ...]
