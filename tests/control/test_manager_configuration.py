@@ -93,6 +93,15 @@ def test_the_folder_of_the_table_has_to_be_there(tmp_path: Path) -> None:
     assert found == [(4, 8, f"'{tmp_path}' is a folder", "name a file in it")]
 
 
+def test_the_table_s_file_is_beside_the_configuration_as_the_controller_has_it(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    text = LEAST.replace("file:/tmp/srt.db", "file:tables/srt.db")
+    assert read(tmp_path, text).store_url == f"file:{tmp_path}/tables/srt.db"
+    assert read(tmp_path, LEAST).store_url == "file:/tmp/srt.db"
+    # The path of a socket may have 107 bytes: it stays as short as it was written.
+    assert read(tmp_path, LEAST.replace("file:/tmp/srt.db", "unix:srt.sock")).store_url == "unix:srt.sock"
+
+
 def test_the_least_file(tmp_path: Path) -> None:
     said = read(tmp_path, LEAST)
     assert said.core["listeners"] == [

@@ -23,6 +23,8 @@ Resolved = TypeVar("Resolved")
 class ConfigurationError(ScenarioError):
     """A configuration file that cannot be used, with every reason."""
 
+    subject = "the configuration"
+
 
 def read(
     file: str | os.PathLike[str], shape: type[Shaped], resolve: Callable[[Shaped, Context], Resolved], subject: Subject

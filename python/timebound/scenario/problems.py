@@ -92,6 +92,8 @@ def _window(line: str, column: int) -> tuple[str, int]:
 class ScenarioError(Exception):
     """A scenario that cannot be used, with every reason."""
 
+    subject = "the scenario"
+
     def __init__(self, problems: Iterable[Problem], note: str = "") -> None:
         """`note` is what all of them have in common."""
         self.problems: tuple[Problem, ...] = tuple(problems)
@@ -100,7 +102,7 @@ class ScenarioError(Exception):
 
     def __str__(self) -> str:
         first = self.problems[0] if self.problems else None
-        return f"{len(self.problems)} problem(s) in the scenario" + (
+        return f"{len(self.problems)} problem(s) in {self.subject}" + (
             f", first: {first.place}: {first.message}" if first else ""
         )
 

@@ -80,7 +80,7 @@ def _resolve(said: shape.ManagerShape, context: Context) -> Configuration:
     return Configuration(
         name=said.name,
         core=_core(said, context),
-        store_url=said.store.url,
+        store_url=_store_url(said.store, context),
         store_tls=_store_tls(said.store, context),
         policy=_policy(said.policy, context),
         http=(_address(said.http.address, ("http", "address"), context), said.http.port),
@@ -247,6 +247,16 @@ def _listener(said: shape.Listen, path: TreePath, context: Context) -> dict[str,
     }
 
 
+def _store_url(said: shape.Store, context: Context) -> str:
+    """The table, its file relative to the configuration as all files are, and as the controller takes it: both may have the same text."""
+    kind, _, rest = said.url.partition(":")
+    if kind != "file" or not rest:
+        return said.url
+    file = (context.folder or Path()) / rest
+    folder_of_table(file, ("store", "url"), context)
+    return f"file:{file}"
+
+
 def _store_tls(said: shape.Store, context: Context) -> Tls | None:
     kind, _, rest = said.url.partition(":")
     if kind not in ("unix", "tcp", "ssl", "file") or not rest:
@@ -255,8 +265,6 @@ def _store_tls(said: shape.Store, context: Context) -> Tls | None:
         )
     if kind == "tcp" and not rest.startswith(("127.", "[::1]", "localhost")):
         context.warn(("store",), "anybody on the way can read and change the table", "use ssl:")
-    if kind == "file" and rest:
-        folder_of_table(Path(rest), ("store", "url"), context)
     files = {"key": said.key, "certificate": said.certificate, "authority": said.authority}
     if kind != "ssl":
         if any(files.values()):
