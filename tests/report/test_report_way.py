@@ -16,6 +16,9 @@ from timebound.report.run import Run
 from timebound.report.units import time_text
 from timebound.report.way import Way
 
+END_TO_END = 11
+"""Its cell in a row with all cells."""
+
 
 def test_the_parts_of_a_way_are_stacked_in_order() -> None:
     summary = runs.all_well()
@@ -77,8 +80,7 @@ def test_a_way_without_brokers_and_jitter_has_no_figure_and_no_column() -> None:
     assert "bound end to end" not in figure_svg("flows", summary)
     assert "end to end" not in [column.title for column in flow_table(summary).columns]
     assert broker_lines({**summary, "assumptions": []}) == []
-    # The cell of the column "end to end".
-    assert flow_row(runs.all_well()["flows"][0] | {"tightness": None})[10] == "1.975 ms"
+    assert flow_row(runs.all_well()["flows"][0] | {"tightness": None})[END_TO_END] == "1.975 ms"
 
 
 def test_the_figure_that_is_judged_is_shown_and_named_where_release_jitter_alone_makes_it_another(report: Any) -> None:
@@ -88,7 +90,7 @@ def test_the_figure_that_is_judged_is_shown_and_named_where_release_jitter_alone
     judged = flow["bound_us"]["bound"] + 2_000.0
     flow["deadline_us"], flow["verdict"], summary["verdict"] = judged - 1, "missed", "missed"
     assert "end to end" in titles(summary)
-    assert flow_row(flow)[10] == table.duration(judged)
+    assert flow_row(flow)[END_TO_END] == table.duration(judged)
     assert "what a deadline is compared with" in str(table.flow_table(summary).caption)
     columns = [column.title for column in flow_table(summary).columns]
     (row,) = (row for row in flow_table(summary).rows if row.cells[:2] == (flow["flow"], flow["receiver"]))
@@ -125,7 +127,7 @@ def test_a_way_without_a_bound_says_so_where_the_network_has_one() -> None:
     flow = summary["flows"][0]
     flow["end_to_end_us"] |= {"bound": None, "reason": "broker h2 needs 1.2 s of work in every second"}
     flow["verdict"] = "unbounded"
-    assert flow_row(flow | {"tightness": None})[10] == "none"
+    assert flow_row(flow | {"tightness": None})[END_TO_END] == "none"
 
 
 def test_what_is_not_a_way_is_absent() -> None:
