@@ -471,9 +471,9 @@ impl Program {
             .stderr(log);
         nodes.admit(node, &mut command, &work).map_err(why)?;
         if plan.name == switches::DAEMONS[1] {
-            // One thread of it moves all frames. Beside other load a thread like all others would be tens of milliseconds late, and so would they be.
+            // One thread of it moves all frames. Beside other load an ordinary thread would be milliseconds late, and so would they be.
             let raise = || {
-                sched::favour();
+                sched::enter_fifo(switches::PRIORITY);
                 Ok(())
             };
             // SAFETY: a system call alone, between fork and exec.

@@ -16,7 +16,7 @@ mod ovs;
 mod rules;
 
 pub(crate) use carrier::{Carrier, carriers};
-pub(crate) use ovs::{DAEMONS, Ovs, daemons, environment};
+pub(crate) use ovs::{DAEMONS, Ovs, PRIORITY, daemons, environment};
 pub(crate) use rules::{Station, rules};
 
 use crate::failure::Failure;

@@ -14,6 +14,8 @@ use std::process::{Command, Stdio};
 
 /// Names of the two programs, in the order in which they start.
 pub(crate) const DAEMONS: [&str; 2] = ["ovsdb-server", "ovs-vswitchd"];
+/// Priority of the switches' thread among SCHED_FIFO threads: behind the data plane, which feeds it.
+pub(crate) const PRIORITY: i32 = 40;
 /// Of tools, seconds.
 const PATIENCE: u32 = 20;
 /// How long a daemon may take to listen.
