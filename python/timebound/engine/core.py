@@ -51,10 +51,12 @@ class Network:
         answer: dict[str, Any] = json.loads(self._network.bounds(json.dumps(options)))
         return answer
 
-    def brief(self, jitter_ns: dict[str, int]) -> dict[str, Any]:
-        """The bounds alone, as `bounds` by the method "bound", without what they are made of: `streams` and `ports` in the order of the declaration
+    def brief(self, jitter_ns: dict[str, int], method: str = "bound") -> dict[str, Any]:
+        """The bounds alone, as `bounds`, without what they are made of: `streams` and `ports` in the order of the declaration
         (crates/py/src/network.rs, `brief`). Several times faster to read."""
-        answer: dict[str, Any] = json.loads(self._network.brief(json.dumps({"jitter_override": jitter_ns})))
+        answer: dict[str, Any] = json.loads(
+            self._network.brief(json.dumps({"jitter_override": jitter_ns, "method": method}))
+        )
         return answer
 
     def comparison(

@@ -100,12 +100,15 @@ def network_of(plan: Plan) -> Network:
     return Network(plan, _steady(plan, plan.declaration()))
 
 
-def predict(plan: Plan, below: Mapping[str, int] | None = None, *, paths: bool = True) -> Prediction:
+def predict(
+    plan: Plan, below: Mapping[str, int] | None = None, *, paths: bool = True, method: str = "bound"
+) -> Prediction:
     """Bounds for every stream of the plan.
 
     `below` spares rounds: jitters of answers that are known not to exceed those of this plan, as those of a prediction of fewer flows on the same
     ways in the same classes do not (every step is monotone in the streams). The result is the same.
-    Without `paths` outcomes have none, and of ports there is no more than name, utilisation and whether their buffers suffice.
+    Without `paths` outcomes have none, and of ports there is no more than name, utilisation and whether their buffers suffice. `method`, then: "bound", or
+    "port-by-port", whose bounds are safe and larger (two and a half times where 40 flows share a way), and which takes a small part of the time there.
 
     Raises:
         ScenarioError: the network does not compile.
@@ -124,7 +127,7 @@ def predict(plan: Plan, below: Mapping[str, int] | None = None, *, paths: bool =
         broken: dict[str, Outcome] = {}
         while not broken:
             rounds += 1
-            analysis = network.brief(jitters)
+            analysis = network.brief(jitters, method)
             outcomes = _brief_outcomes(analysis, streams)
             causes.note(outcomes)
             slower = servers.update(outcomes)
@@ -163,6 +166,7 @@ def predict(plan: Plan, below: Mapping[str, int] | None = None, *, paths: bool =
             key = (follows.stream or name, follows.destination)
             causes.broken[name] = causes.of(key, outcome) if follows.through is None else outcome
             streams[name] = _unbounded(streams[name])
+    assert method == "bound" or (not paths and not plan.scenario.events), "what is shown has the least bounds"
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     if not paths and not plan.scenario.events:
         found = {key: causes.of(key, outcome) for key, outcome in outcomes.items()}
