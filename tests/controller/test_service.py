@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from controller_site import site, start, until
 from planner_worlds import MS, cut, line, ring
 from structlog.testing import capture_logs
 
-from timebound.control.srt.rows import ChannelState, ControllerRow, Outcome
+from timebound.control.srt.rows import ChannelState, ControllerRow, Outcome, VerdictRow
 from timebound.control.srt.store import Put, Role, Writer, open_store
 
 
@@ -74,6 +76,26 @@ def test_a_hundred_requests_at_once_are_all_answered(tmp_path: Path) -> None:
         assert outcomes == {Outcome.GRANTED}
 
 
+def test_while_it_decides_for_long_it_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Managers who hear nothing for some seconds take it for dead, and their clients' messages for best effort."""
+    module = importlib.import_module("timebound.control.planner.judge")
+    lay_out, beats = module.lay_out, set()
+
+    def slow(*arguments: Any) -> Any:
+        beats.update(row.beat_ns for row in plant.manager.snapshot().controllers.values())
+        time.sleep(0.05)
+        return lay_out(*arguments)
+
+    with site(tmp_path, line()) as plant:
+        table = plant.table
+        requests = [table.publish(table.connect("h1"), f"t/{number}", deadline_ns=MS) for number in range(4)]
+        monkeypatch.setattr(module, "lay_out", slow)
+        plant.ask(*requests)
+        until(lambda: len(plant.manager.snapshot().verdicts) == len(requests), 60)
+        assert {row.outcome for row in plant.manager.snapshot().verdicts.values()} == {Outcome.REFUSED}
+    assert len(beats) >= 3, "one step decides them all"
+
+
 def test_what_does_not_fit_is_refused_with_words_and_an_offer(tmp_path: Path) -> None:
     with site(tmp_path, line()) as plant:
         request = plant.table.publish(plant.table.connect("h1"), "a", deadline_ns=MS)
@@ -85,6 +107,29 @@ def test_what_does_not_fit_is_refused_with_words_and_an_offer(tmp_path: Path) ->
         plant.table.rows.requests[request] = replace(row, requirements=asked, revision=2)
         plant.ask(request)
         assert plant.verdict(request, Outcome.GRANTED).revision == 2
+
+
+def test_with_many_streams_the_offer_comes_after_the_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = importlib.import_module("timebound.control.controller.desk")
+    monkeypatch.setattr(desk, "MANY", -1)
+    offer_for = desk.offer_for
+
+    def slow(*arguments: Any) -> Any:
+        # The table tells of the last change of a row alone: the first one needs the time to be seen.
+        time.sleep(0.3)
+        return offer_for(*arguments)
+
+    monkeypatch.setattr(desk, "offer_for", slow)
+    offers: list[Any] = []
+    with site(tmp_path, line()) as plant:
+        plant.manager.watch(
+            lambda changes: offers.extend(
+                change.row.offer for change in changes if isinstance(change, Put) and isinstance(change.row, VerdictRow)
+            )
+        )
+        plant.ask(plant.table.publish(plant.table.connect("h1"), "a", deadline_ns=MS))
+        until(lambda: offers and offers[-1].deadline_ns is not None)
+        assert offers[0].deadline_ns is None
 
 
 def test_a_channel_that_is_never_proven_is_unavailable_not_granted(tmp_path: Path) -> None:

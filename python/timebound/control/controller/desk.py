@@ -8,7 +8,7 @@ switches and hosts have not reported yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from timebound.control.controller.channels import Held
@@ -29,6 +29,7 @@ from timebound.control.planner import (
     urgency,
     with_backup,
 )
+from timebound.control.planner.judge import MANY
 from timebound.control.srt.rows import (
     ChannelRow,
     ChannelState,
@@ -97,10 +98,14 @@ class Desk:
         self._began_ns: int | None = None
         self._read = False
         self._retry: list[str] = []
+        self._offerless: list[str] = []
+        """Refused requests that are told what would be admitted when there is time."""
         self._unbacked: list[str] = []
         self._revoked: set[tuple[str, int]] = set()
         self._changed = False
         self._orders = Orders()
+        self.breath: Callable[[], object] = lambda: None
+        """See `World.breath`."""
 
     # News -------------------------------------------------------------------------------------------------------------------
 
@@ -162,7 +167,7 @@ class Desk:
 
     def world(self) -> World:
         """What the planner sees: rows of managers that are alive."""
-        return World(self.topology, self.site, living(self.tables, self.alive))
+        return World(self.topology, self.site, living(self.tables, self.alive), self.breath)
 
     def step(self, now_ns: int) -> Orders:
         """Decides whatever is to be decided now (ns since 1970)."""
@@ -186,7 +191,7 @@ class Desk:
         for request, refused in decided.refused.items():
             row = world.tables.requests.get(request)
             if row is not None:
-                self.refusals[request] = _Refusal(row.revision, refused, offer_for(world, self.state, refused))
+                self.refusals[request] = _Refusal(row.revision, refused, self._offer(world, request, refused))
         if self.state != before or pending or self._changed:
             self._replan(world, None if self._changed else before)
             self._changed = False
@@ -194,11 +199,26 @@ class Desk:
         self._tell(world, now_ns)
         return self._taken()
 
+    def _offer(self, world: World, request: str, refused: Refused) -> Offer:
+        """What would be admitted in the place of a request; with many streams, where each of its twenty-odd predictions takes long, later."""
+        if self.state.judged is not None and len(self.state.judged.declared) > MANY:
+            self._offerless.append(request)
+            return Offer()
+        return offer_for(world, self.state, refused)
+
     def idle(self, now_ns: int) -> Orders | None:
-        """A piece of work that can wait: asking once more for what was refused, or a disjoint way. `None`: there is none."""
+        """A piece of work that can wait: an offer to who was refused, asking once more for what was refused, or a disjoint way. `None`: there is none."""
         if not self.ready:
             return None
         world = self.world()
+        while self._offerless:
+            request = self._offerless.pop(0)
+            refusal = self.refusals.get(request)
+            row = world.tables.requests.get(request)
+            if refusal is not None and row is not None and row.revision == refusal.revision:
+                self.refusals[request] = replace(refusal, offer=offer_for(world, self.state, refusal.refused))
+                self._tell(world, now_ns)
+                return self._taken()
         while self._retry:
             request = self._retry.pop(0)
             row = world.tables.requests.get(request)

@@ -88,6 +88,7 @@ class Service:
         self._more = False
         self._adopted = False
         self._ended = False
+        self._desk.breath = self._breathe
         self._thread = threading.Thread(target=self._run, name=f"controller-{name}", daemon=True)
 
     def start(self) -> None:
@@ -259,6 +260,11 @@ class Service:
             same = "another controller uses this name" if name == self.name else "another controller decides as well"
             log.error(same, name=name, hint="stop one of them: each answers, and the last one counts")
         self._others = others
+
+    def _breathe(self) -> None:
+        """In the midst of a decision. What is asked by way of REST is worked out by other threads, whose life says nothing of this one's."""
+        if threading.current_thread() is self._thread:
+            self._beat()
 
     def _beat(self) -> None:
         now = self._clock()

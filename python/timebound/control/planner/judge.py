@@ -73,6 +73,7 @@ class Judged:
 
 def judge(world: World, state: State, before: Judged | None = None) -> Judged:
     """The bounds of a state. `before`, a state that this one may add to, spares work."""
+    world.breath()
     layout = lay_out(world, state)
     if not layout.scenario.flows:
         return Judged(layout, {})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from timebound.control.planner.site import Site, broker_of
@@ -48,6 +49,8 @@ class World:
     topology: Topology
     site: Site
     tables: Tables
+    breath: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
+    """Called before every prediction: hundreds of them may be needed to answer many who ask at once, and others wait for a sign of life."""
 
     @cached_property
     def links(self) -> dict[tuple[str, str], Link]:
