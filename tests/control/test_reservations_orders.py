@@ -167,10 +167,14 @@ class _World:
         self.reservations.changed(self.topology(self.heard))
 
 
+GONE: tuple[Any, Any] = ((), ())
+"""In the place of what is asked for: nobody needs the channel any more."""
 ASKED = st.sampled_from([(WAY, BACKUP), (BACKUP, WAY), (WAY, ()), (BACKUP, ())])
 EVENTS = st.lists(
     st.tuples(
-        st.one_of(ASKED, st.tuples(st.sampled_from(LINKS), st.booleans(), st.sampled_from([0.0, 0.015, 0.3]))),
+        st.one_of(
+            ASKED, st.just(GONE), st.tuples(st.sampled_from(LINKS), st.booleans(), st.sampled_from([0.0, 0.015, 0.3]))
+        ),
         st.sampled_from([0.0, 0.0, 0.001, 0.004, 0.012, 0.05, 0.26, 1.0]),
     ),
     max_size=12,
@@ -186,13 +190,20 @@ async def happen(events: list[tuple[Any, float]], first: tuple[Any, Any], slow_s
         await asyncio.sleep(wait_s)
         if len(event) == 2:
             asked = event
-            world.reservations.install(channel(links=asked[0]), asked[1])
+            if asked == GONE:
+                world.reservations.remove("c1")
+            else:
+                world.reservations.install(channel(links=asked[0]), asked[1])
         else:
             ever_down |= set() if event[1] else {event[0]}
             world.spawn(world.turn(*event))
     await asyncio.sleep(QUIET_S)
     assert not world.failed, world.failed
     assert not world.tasks, "something is still under way"
+    if asked == GONE:
+        assert not any(box.parts for box in world.boxes.values()), "a channel that nobody needs is in switches"
+        assert not world.reservations.names()
+        return
     state = world.states["c1"]
     held = world.reservations._held["c1"]
     ways = {hops_of(way, RING.links): set(_plain(way)) for way in asked if way}
@@ -216,6 +227,23 @@ def _plain(way: tuple[str, ...]) -> list[str]:
 @given(EVENTS, ASKED, st.sampled_from([0.0, 0.002, 0.03]))
 def test_a_channel_comes_to_an_end_that_is_true(events: list[tuple[Any, float]], first: Any, slow_s: float) -> None:
     in_virtual_time(happen(events, first, slow_s))
+
+
+def test_a_channel_that_is_asked_for_again_while_it_goes_is_there() -> None:
+    """The old one leaves the switches behind its first one somewhat later: it had taken the new one's rules with it."""
+
+    async def story() -> None:
+        world = _World(0.002)
+        world.reservations.install(channel(), BACKUP)
+        await asyncio.sleep(1.0)
+        world.reservations.remove("c1")
+        await asyncio.sleep(0.02)
+        world.reservations.install(channel(), BACKUP)
+        await asyncio.sleep(QUIET_S)
+        assert world.states["c1"] is ChannelState.PROVEN
+        assert set(world.boxes) == {number for number, box in world.boxes.items() if box.parts}
+
+    in_virtual_time(story())
 
 
 def test_a_fail_over_that_a_new_way_has_overtaken_leaves_it_proven() -> None:

@@ -112,7 +112,10 @@ def predict(
 
     Raises:
         ScenarioError: the network does not compile.
+        ValueError: a method other than "bound" for what is shown: that has the least bounds.
     """
+    if method != "bound" and (paths or plan.scenario.events):
+        raise ValueError(f"paths, and networks that change, have their bounds by the method bound, not {method}")
     streams = {stream.name: stream for stream in plan.streams}
     servers, causes = Servers(plan), _Causes()
     known = below or {}
@@ -166,7 +169,6 @@ def predict(
             key = (follows.stream or name, follows.destination)
             causes.broken[name] = causes.of(key, outcome) if follows.through is None else outcome
             streams[name] = _unbounded(streams[name])
-    assert method == "bound" or (not paths and not plan.scenario.events), "what is shown has the least bounds"
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     if not paths and not plan.scenario.events:
         found = {key: causes.of(key, outcome) for key, outcome in outcomes.items()}

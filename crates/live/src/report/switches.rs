@@ -102,15 +102,21 @@ pub fn disturbances(switches: &[SwitchReport], measured_ns: u64) -> Vec<String> 
             .collect();
         // One process moves the frames of all real switches, so that what holds up one holds up all.
         let frames: u64 = switches.iter().map(|switch| switch.left).sum();
+        let pace = if measured_ns == 0 {
+            String::new()
+        } else {
+            format!(
+                ". All real switches together moved {:.0} frames a second, by one thread; fewer would leave it more time",
+                frames as f64 * 1e9 / measured_ns as f64
+            )
+        };
         said.push(format!(
-            "the real switch{} {}; the longest time was {} at {:.3} s in {}. The bounds assume that this does not happen. All real switches together \
-             moved {:.0} frames a second, by one thread; fewer would leave it more time",
+            "the real switch{} {}; the longest time was {} at {:.3} s in {}. The bounds assume that this does not happen{pace}",
             if slow.len() == 1 { "" } else { "es" },
             counts.join("; "),
             us(slowest.transit_ns.max),
             slowest.slowest_at_ns as f64 / 1e9,
             slowest.switch,
-            frames as f64 * 1e9 / measured_ns.max(1) as f64,
         ));
     }
     said.extend(switches.iter().filter(|switch| switch.above == 0 && switch.below > 0).map(|switch| {
@@ -209,6 +215,8 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("moved 2 frames a second"), "{said}");
+        let said = disturbances(&[report(&[100_000, 2_000_001])], 0).join("");
+        assert!(!said.contains("a second"), "{said}");
         let said = disturbances(&[report(&[49_999, 100_000])], 1_000_000_000).join("");
         assert!(said.contains("less than the declared 50 us"), "{said}");
     }

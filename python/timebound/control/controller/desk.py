@@ -202,7 +202,8 @@ class Desk:
     def _offer(self, world: World, request: str, refused: Refused) -> Offer:
         """What would be admitted in the place of a request; with many streams, where each of its twenty-odd predictions takes long, later."""
         if self.state.judged is not None and len(self.state.judged.declared) > MANY:
-            self._offerless.append(request)
+            if request not in self._offerless:
+                self._offerless.append(request)
             return Offer()
         return offer_for(world, self.state, refused)
 

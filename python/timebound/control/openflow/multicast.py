@@ -64,6 +64,8 @@ class Trees:
         self._channels = channels
         self._report = report
         self._held: dict[str, _Held] = {}
+        self._leaving: dict[str, _Held] = {}
+        """As in `Reservations`."""
         self._cookies: dict[int, str] = {}
         self._network: Network
         self._queued: Callable[[PortId], bool]
@@ -86,7 +88,10 @@ class Trees:
 
     def install(self, order: GroupOrder) -> None:
         """See `Enforcer.install_group`."""
-        held = self._held.setdefault(order.row.id, _Held(order))
+        held = self._held.get(order.row.id)
+        if held is None:
+            # As in `Reservations.install`.
+            held = self._held[order.row.id] = self._leaving.pop(order.row.id, _Held(order))
         held.order, held.due = order, True
         self._cookies[held.cookie] = held.id
         self._order(held, self._install)
@@ -96,6 +101,7 @@ class Trees:
         held = self._held.pop(id, None)
         if held is None:
             return False
+        self._leaving[id] = held
         self._order(held, self._remove)
         return True
 
@@ -216,12 +222,16 @@ class Trees:
         boxes = [box for box in self._network.boxes.values() if box.part(held.part) is not None]
         first = held.branches.switches[0].switch if held.branches.switches else None
         boxes.sort(key=lambda box: box.datapath != first)
+        held.state, held.branches = ChannelState.PLANNED, _NOTHING
         for number, box in enumerate(boxes):
             if number == 1:
                 await asyncio.sleep(self._network.settings.times.drain_ns / 1e9)
+            if held.orders != order:
+                return
             with contextlib.suppress(SwitchError):  # it goes when the switch is back
                 await box.put(held.part, None)
-        if held.id not in self._held:
+        if self._leaving.get(held.id) is held:
+            del self._leaving[held.id]
             self._cookies.pop(held.cookie, None)
 
     # What happens in the network ---------------------------------------------------------------------------------------------

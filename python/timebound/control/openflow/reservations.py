@@ -83,6 +83,8 @@ class Reservations:
         self._report = report
         self._changed = changed
         self._held: dict[str, Held] = {}
+        self._leaving: dict[str, Held] = {}
+        """Nobody wants them any more, and they are not out of the switches yet."""
         self._cookies: dict[int, str] = {}
         self._adopting = True
         self._network: Network
@@ -127,7 +129,8 @@ class Reservations:
         """See `Enforcer.install`."""
         held = self._held.get(row.id)
         if held is None:
-            held = self._held[row.id] = Held(row, backup, ChannelState.PLANNED)
+            # One that is just leaving the switches comes back in its own turn: it would take the new one's rules with it.
+            held = self._held[row.id] = self._leaving.pop(row.id, Held(row, backup, ChannelState.PLANNED))
             self._cookies[channel_cookie(row.id)] = row.id
         held.row, held.backup_links, held.note, held.due = row, backup, "", True
         self._order(held, self._install)
@@ -136,6 +139,7 @@ class Reservations:
         """See `Enforcer.remove`."""
         held = self._held.pop(channel, None)
         if held is not None:
+            self._leaving[channel] = held
             self._order(held, self._remove)
 
     def _order(self, held: Held, work: Callable[[Held, int], Awaitable[None]]) -> None:
@@ -148,7 +152,8 @@ class Reservations:
                 with contextlib.suppress(OutdatedError):
                     await work(held, order)
                 lost = self.dead(held.hops) or self.dead(held.backup)
-                if held.orders == order and held.state is ChannelState.BROKEN and lost:
+                is_last = held.orders == order and self._held.get(held.row.id) is held
+                if is_last and held.state is ChannelState.BROKEN and lost:
                     # The link went before these ways were known to be the channel's, so nobody has looked for the other one.
                     self._reconsider(held)
 
@@ -308,9 +313,13 @@ class Reservations:
         """First the switch that sends into the way, then, when the way is empty, the others."""
         boxes = [box for box in self._network.boxes.values() if box.part(held.part) is not None]
         boxes.sort(key=lambda box: box.datapath != held.first)
+        # Should it be asked for again before it is gone, nothing of it is there.
+        held.state, held.hops, held.backup = ChannelState.PLANNED, (), ()
         for number, box in enumerate(boxes):
             if number == 1:
                 await asyncio.sleep(self._network.settings.times.drain_ns / 1e9)
+            if held.orders != order:
+                return
             try:
                 await box.put(held.part, None)
             except SwitchError as error:
@@ -320,7 +329,8 @@ class Reservations:
                     self.named(box.datapath),
                     error,
                 )
-        if held.row.id not in self._held:
+        if self._leaving.get(held.row.id) is held:
+            del self._leaving[held.row.id]
             self._cookies.pop(channel_cookie(held.row.id), None)
 
     # What happens in the network ---------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class World:
-    """Values only; nothing in it changes."""
+    """Values, of which none changes, and what is called while they are thought about."""
 
     topology: Topology
     site: Site
