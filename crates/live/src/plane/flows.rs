@@ -11,6 +11,8 @@ use timebound_model::{Network, StreamId};
 
 /// Magic of the measurement header (see [`HeaderPlan`]).
 pub(crate) const MAGIC: u32 = 0x5442_4e44;
+/// Bytes of the measurement header.
+const HEADER: usize = 16;
 /// 5-tuples that are told apart; further ones share one line of the report.
 const MOST_FLOWS: usize = 1 << 16;
 /// How far into a segment a header is searched for when its place is not known.
@@ -59,10 +61,19 @@ struct TcpState {
     started: bool,
     /// Sequence number behind the last byte seen.
     next: u32,
-    /// Sequence number at which the next message starts, once a message has been recognised.
-    message: Option<u32>,
+    /// Sequence number at which the measurement header of the next message starts, once a message has been recognised.
+    header: Option<u32>,
+    /// What has come of that header, where the border of a segment cuts it.
+    cut: CutHeader,
     /// The message that began last.
     current: Option<(u32, u32)>,
+}
+
+/// First bytes of a measurement header whose rest is in the next segment.
+#[derive(Debug, Clone, Copy, Default)]
+struct CutHeader {
+    bytes: [u8; HEADER],
+    seen: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -318,7 +329,7 @@ struct Headers {
 
 /// Flow and sequence of the header that starts at `at`, if one does.
 pub(crate) fn header_at(payload: &[u8], at: usize) -> Option<(u32, u32)> {
-    let header = payload.get(at..at.checked_add(16)?)?;
+    let header = payload.get(at..at.checked_add(HEADER)?)?;
     let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     (word(0) == MAGIC).then(|| (word(4), word(8)))
 }
@@ -334,8 +345,7 @@ impl TcpState {
             *self = Self {
                 started: true,
                 next: sequence.wrapping_add(1),
-                message: None,
-                current: None,
+                ..Self::default()
             };
             return;
         }
@@ -347,48 +357,97 @@ impl TcpState {
 
     /// Headers in a segment: where the stream of messages of known length says they are, otherwise where they are found.
     fn find(&mut self, sequence: u32, payload: &[u8], plan: HeaderPlan) -> Headers {
-        let (offset, length) = (plan.payload_offset as usize, plan.message_bytes);
+        // A message has its header at least.
+        let (offset, length) = (
+            plan.payload_offset as usize,
+            (plan.message_bytes as usize).max(HEADER),
+        );
         let mut found = Headers::default();
-        let into = self
-            .message
-            .map(|start| start.wrapping_sub(sequence).cast_signed());
-        // A message that starts before this segment, or a retransmission of an earlier one: not where we are.
-        let expected = into.and_then(|into| usize::try_from(into).ok());
-        let mut start = match expected {
-            Some(start) if header_at(payload, start + offset).is_some() => start,
+        // Where the next header should start, from the start of this segment; negative where the last segment began it.
+        let expected = self
+            .header
+            .map(|at| at.wrapping_sub(sequence).cast_signed() as isize);
+        let (mut at, is_expected) = match expected {
+            Some(at) if self.reads(payload, at).is_some() => (at, true),
             // A message at the very start counts for more than the expected place, which a control packet between two
             // messages (PUBREL) moves.
-            _ if header_at(payload, offset).is_some() => 0,
-            Some(start) if start >= payload.len() => {
-                found.first = self.current;
-                found.continued = found.first.is_some();
-                return found;
-            }
+            _ if header_at(payload, offset).is_some() => (offset as isize, false),
+            Some(at) if self.is_to_come(payload, at) => (at, true),
             _ => match search(payload, offset) {
-                Some(start) => start,
+                Some(start) => ((start + offset) as isize, false),
                 None => {
-                    // A header cut by the segment's border: its message is known by the next one.
-                    self.message = self
-                        .message
-                        .filter(|_| expected.is_some())
-                        .map(|at| at.wrapping_add(length));
+                    // Where a message was expected is something else, or what was sent before is sent again.
+                    self.header = self
+                        .header
+                        .filter(|_| expected.is_some_and(|at| at >= 0))
+                        .map(|at| at.wrapping_add(plan.message_bytes));
+                    self.cut.seen = 0;
                     self.current = None;
                     return found;
                 }
             },
         };
         // Bytes before an expected start are the rest of the message before; before a searched one they may be anything.
-        if start > 0 && expected == Some(start) && self.current.is_some() {
-            found.continued = true;
-        }
-        while let Some(header) = header_at(payload, start + offset) {
+        found.continued = is_expected && at > offset as isize && self.current.is_some();
+        while let Some(header) = self.reads(payload, at) {
             found.first = found.first.or(Some(header));
             found.count += 1;
             self.current = Some(header);
-            self.message = Some(sequence.wrapping_add((start as u32).wrapping_add(length)));
-            start += length as usize;
+            self.cut.seen = 0;
+            at += length as isize;
         }
+        if found.continued && found.count == 0 {
+            found.first = self.current;
+        }
+        self.keep(payload, at);
+        self.header = Some(sequence.wrapping_add_signed(at as i32));
         found
+    }
+
+    /// The header at `at` of the payload, joined with what the last segment had of it.
+    fn reads(&self, payload: &[u8], at: isize) -> Option<(u32, u32)> {
+        if let Ok(at) = usize::try_from(at) {
+            return header_at(payload, at);
+        }
+        let seen = self.cut.seen;
+        let rest = payload.get(..HEADER.checked_sub(seen)?)?;
+        if seen != at.unsigned_abs() {
+            return None;
+        }
+        let mut whole = self.cut.bytes;
+        whole[seen..].copy_from_slice(rest);
+        header_at(&whole, 0)
+    }
+
+    /// Can the header that is expected at `at` end in a later segment, by what this one has of it?
+    fn is_to_come(&self, payload: &[u8], at: isize) -> bool {
+        let begun = match usize::try_from(at) {
+            Ok(at) => payload.get(at..).unwrap_or_default(),
+            Err(_) if self.cut.seen == at.unsigned_abs() => payload,
+            Err(_) => return false,
+        };
+        let before = if at < 0 { self.cut.seen } else { 0 };
+        before + begun.len() < HEADER
+            && begun
+                .iter()
+                .zip(MAGIC.to_le_bytes().iter().skip(before))
+                .all(|(is, should)| is == should)
+    }
+
+    /// Remembers what the segment has of a header that it does not end.
+    fn keep(&mut self, payload: &[u8], at: isize) {
+        let begun = match usize::try_from(at) {
+            Ok(at) => {
+                self.cut.seen = 0;
+                payload.get(at..).unwrap_or_default()
+            }
+            Err(_) => payload,
+        };
+        let seen = self.cut.seen;
+        if let Some(place) = self.cut.bytes.get_mut(seen..seen + begun.len()) {
+            place.copy_from_slice(begun);
+            self.cut.seen += begun.len();
+        }
     }
 }
 
@@ -468,29 +527,46 @@ mod tests {
 
     #[test]
     fn messages_are_followed_across_segments_of_any_size() {
-        for size in [1, 7, 26, 60, 99, 100, 101, 150, 333] {
+        for size in 1..=333 {
             let mut flow = flow();
             let mut stream: Vec<u8> = vec![0x10; 33]; // CONNECT
-            stream.extend((0..50).flat_map(message));
+            stream.extend(message(0));
+            let whole = stream.len();
+            stream.extend((1..50).flat_map(message));
             let mut base = u32::MAX - 1000; // the sequence number wraps
-            let (connect, rest) = stream.split_at(33);
-            flow.judge(&packet(KEY, base, connect), 200);
-            base = base.wrapping_add(33);
-            let mut messages = 0;
-            for segment in rest.chunks(size) {
+            let mut seen = Vec::new();
+            // A first message is recognised where its header is in one segment.
+            let (start, rest) = stream.split_at(whole);
+            for segment in [&start[..33], &start[33..]].into_iter().chain(rest.chunks(size)) {
                 let judged = flow.judge(&packet(KEY, base, segment), 200);
                 assert_eq!((judged.stream, judged.flags & RETRANSMISSION), (3, 0));
-                if judged.messages > 0 {
-                    assert_eq!(judged.flow, 7);
-                    assert!(judged.sequence >= messages, "{size}: {judged:?}");
-                    messages = judged.sequence + judged.messages;
-                }
+                seen.extend((0..judged.messages).map(|more| judged.sequence + more));
                 base = base.wrapping_add(segment.len() as u32);
             }
-            if size >= 99 {
-                assert!(messages >= 49, "{size}: {messages}");
-            }
+            assert_eq!(seen, (0..50).collect::<Vec<_>>(), "{size}");
         }
+    }
+
+    #[test]
+    fn a_segment_that_ends_in_the_next_header_still_belongs_to_the_message_before() {
+        let mut flow = flow();
+        let stream: Vec<u8> = (0..3).flat_map(message).collect();
+        let (mut at, mut judged) = (1000, Vec::new());
+        for cut in [0..60, 60..115, 115..220, 220..300] {
+            let judgement = flow.judge(&packet(KEY, at, &stream[cut.clone()]), 200);
+            judged.push((
+                judgement.sequence,
+                judgement.messages,
+                judgement.flags & CONTINUED > 0,
+            ));
+            at += cut.len() as u32;
+        }
+        // The second segment has the end of message 0 and five bytes of the header of message 1, the third the rest of it and ten
+        // bytes of the header of message 2.
+        assert_eq!(
+            judged,
+            [(0, 1, false), (0, 0, true), (1, 1, false), (2, 1, false)]
+        );
     }
 
     #[test]
