@@ -6,6 +6,8 @@ use std::ops::Range;
 
 /// Values of `t` that are tried at most.
 const MOST_TIMES: usize = 1 << 12;
+/// Rivals among which one that is alike is looked for.
+const ALIKE_WITHIN: usize = 16;
 /// A window that nothing ends but the start of the frame.
 const OPEN: i64 = i64::MAX / 4;
 
@@ -94,6 +96,23 @@ impl Stair {
     fn all(&self) -> u64 {
         self.most.saturating_mul(self.weight)
     }
+    /// Does the other bring as many frames as this in every window?
+    fn is_alike(&self, other: &Self) -> bool {
+        (self.period, self.jitter, self.most, self.lead, self.shift)
+            == (other.period, other.jitter, other.most, other.lead, other.shift)
+    }
+}
+
+/// Adds a rival to the others. Rivals that are alike, as publishers of one kind on one host are, make one: networks have many of them.
+fn put(stairs: &mut Vec<Stair>, begin: usize, stair: Stair) {
+    let looked_at = begin.max(stairs.len().saturating_sub(ALIKE_WITHIN));
+    match stairs[looked_at..]
+        .iter_mut()
+        .find(|other| other.is_alike(&stair))
+    {
+        Some(other) => other.weight = other.weight.saturating_add(stair.weight),
+        None => stairs.push(stair),
+    }
 }
 
 /// Rivals of the frame's class that join over one link.
@@ -163,7 +182,7 @@ impl Tally {
                 self.steady = self.steady.saturating_add(stair.steady());
             } else {
                 self.all = self.all.saturating_add(stair.all());
-                self.higher.push(*stair);
+                put(&mut self.higher, 0, *stair);
             }
         }
         for bundle in bundles {
@@ -186,7 +205,7 @@ impl Tally {
                 steady = steady.saturating_add(stair.steady());
             } else {
                 self.all = self.all.saturating_add(stair.all());
-                self.same.push(*stair);
+                put(&mut self.same, begin, *stair);
             }
         }
         // A line above all of it says nothing.
@@ -205,19 +224,30 @@ impl Tally {
     }
 
     /// `None` where no time below [`Question::enough`] is found.
+    ///
+    /// As `w` never falls, `w(t) + C - s` at the end `t` of a block of times that begins with `s` is not exceeded inside. Blocks of which that is
+    /// not above what was found are passed over; they grow while they are, and shrink where they are not.
     pub(super) fn answer(&mut self, question: &Question) -> Option<u64> {
         if !self.list_times() {
             return None;
         }
-        let mut worst = 0;
-        for &t in &self.times {
-            if (self.all + question.own_last).saturating_sub(t) <= worst {
+        let (mut worst, mut start) = (0, 0);
+        let (mut at, mut block) = (0, 1);
+        while let Some(&first) = self.times.get(at) {
+            if (self.all + question.own_last).saturating_sub(first) <= worst {
                 break;
             }
-            let start = self.start(question, t)?;
-            worst = worst.max((start + question.own_last).saturating_sub(t));
+            let end = (at + block).min(self.times.len());
+            let last = self.times[end - 1];
+            let found = self.start(question, last, start)?;
+            worst = worst.max((found + question.own_last).saturating_sub(last));
             if worst >= question.enough {
                 return None;
+            }
+            if end == at + 1 || (found + question.own_last).saturating_sub(first) <= worst {
+                (at, block, start) = (end, block * 2, found);
+            } else {
+                block = (end - at) / 2;
             }
         }
         Some(worst)
@@ -281,14 +311,15 @@ impl Tally {
         true
     }
 
-    /// From the start of the chain to the start of the frame at the last port.
-    fn start(&self, question: &Question, t: u64) -> Option<u64> {
+    /// From the start of the chain to the start of the frame at the last port. `earlier` is the answer for a smaller `t`, or 0: as no window
+    /// shrinks with `t`, the least fixed point is not below it.
+    fn start(&self, question: &Question, t: u64, earlier: u64) -> Option<u64> {
         let mut base = self.steady;
         for bundle in &self.bundles {
             base = base.saturating_add(bundle.at(&self.same, t));
         }
         let base = base.saturating_sub(question.own_slow);
-        let mut start = base;
+        let mut start = base.max(earlier);
         loop {
             let mut next = base;
             for stair in &self.higher {
@@ -301,6 +332,99 @@ impl Tally {
             start = next;
             if start > HORIZON || start >= question.enough.saturating_add(t) {
                 return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::ONE;
+    use proptest::prelude::*;
+
+    /// The maximum over every nanosecond, of all rivals one by one.
+    fn everywhere(question: &Question, higher: &[Stair], bundles: &[(Vec<Stair>, Option<Line>)]) -> u64 {
+        let sum = |stairs: &[Stair]| stairs.iter().map(Stair::all).sum::<u64>();
+        let all = question.fixed + sum(higher) + bundles.iter().map(|(stairs, _)| sum(stairs)).sum::<u64>();
+        let of_class = |t: u64, (stairs, line): &(Vec<Stair>, Option<Line>)| {
+            let steps: u64 = stairs.iter().map(|stair| stair.at(t as i64 + stair.lead)).sum();
+            let lead = stairs.iter().map(|stair| stair.lead).max().unwrap_or(0);
+            match (line, u64::try_from(t as i64 + lead)) {
+                (Some(line), Ok(window)) => steps.min(line.at(window)),
+                _ => steps,
+            }
+        };
+        let answers = (0..=all).map(|t| {
+            let work = bundles.iter().map(|each| of_class(t, each)).sum::<u64>();
+            let base = (question.fixed + work).saturating_sub(question.own_slow);
+            let mut start = base;
+            loop {
+                let of = |stair: &Stair| {
+                    stair.at((start as i64 - stair.shift).min((t as i64).saturating_add(stair.lead)))
+                };
+                let next = base + higher.iter().map(of).sum::<u64>();
+                if next == start {
+                    return (start + question.own_last).saturating_sub(t);
+                }
+                start = next;
+            }
+        });
+        answers.max().unwrap_or(0)
+    }
+
+    fn stair(is_higher: bool) -> impl Strategy<Value = Stair> {
+        let ends = if is_higher {
+            prop_oneof![Just(None), (0u64..60).prop_map(Some)].boxed()
+        } else {
+            (0u64..60).prop_map(Some).boxed()
+        };
+        (3u64..30, 0u64..40, 1u64..4, 0u64..30, ends, 1u64..80).prop_map(
+            move |(period, jitter, weight, shift, end, window)| {
+                let mut stair = Stair::new(&Demand::new(period, weight, jitter));
+                stair.begin(shift, end);
+                stair.limit(window);
+                stair
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_maximum_lies_at_one_of_the_times_that_are_looked_at(
+            higher in proptest::collection::vec(stair(true), 0..6),
+            bundles in proptest::collection::vec(
+                (proptest::collection::vec(stair(false), 1..5), proptest::option::of(0u64..12)), 1..3),
+            // Ways are part of it: no window begins after the start of the frame.
+            fixed in 33u64..70,
+            own in (1u64..4, 1u64..4),
+            again in 1usize..3,
+        ) {
+            // Rivals that are alike, beside each other and apart.
+            let higher: Vec<Stair> = std::iter::repeat_n(higher, again).flatten().collect();
+            let bundles: Vec<(Vec<Stair>, Option<Line>)> = bundles
+                .into_iter()
+                .map(|(stairs, base)| {
+                    let stairs = std::iter::repeat_n(stairs, again).flatten().collect();
+                    (stairs, base.map(|base| Line { base, slope: ONE }))
+                })
+                .collect();
+            let question = Question { fixed, own_slow: own.0, own_last: own.1, enough: 1 << 30, longest: 1 << 30 };
+            let expected = everywhere(&question, &higher, &bundles);
+
+            let mut stairs = higher.clone();
+            let mut places = Vec::new();
+            for (of_class, line) in &bundles {
+                let first = stairs.len();
+                stairs.extend(of_class);
+                places.push(Bundle { rivals: first..stairs.len(), line: *line });
+            }
+            let is_higher = (0..stairs.len()).map(|index| index < higher.len());
+            let mut tally = Tally::default();
+            tally.sort(&question, &stairs, is_higher, &places).unwrap();
+            prop_assert_eq!(tally.answer(&question), Some(expected));
+            for (enough, answer) in [(expected, None), (expected + 1, Some(expected))] {
+                prop_assert_eq!(tally.answer(&Question { enough, ..question }), answer);
             }
         }
     }

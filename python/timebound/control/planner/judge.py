@@ -12,11 +12,13 @@ from timebound.engine.endtoend import EndToEnd, end_to_end
 from timebound.engine.predict import Prediction, predict
 from timebound.scenario.problems import ScenarioError
 from timebound.scenario.units import format_time
-from timebound.stacks import PlanError, Stream, build_plan
+from timebound.stacks import Plan, PlanError, Stream, build_plan
 
 MANY = 250
-"""Streams, answers included, of which a state may have no more if its bounds are to be worked out over stretches of ports. With 223 of them on the same ways
-that took 0.13 s, with 327 a second, with 480 17 s, in which no client is answered and no manager hears from the controller; port by port 0.2 s."""
+"""Streams, answers included, of which a state may have no more if its bounds are to be worked out over stretches of ports at once. With 223 of them on the
+same ways that took 0.2 s, with 327 0.8 s and with 535 1.5 s, in which no client is answered and no manager hears from the controller; port by port 0.2 s."""
+TOO_MANY = 600
+"""Streams from which on nothing is worked out over stretches: 1,055 took 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Judged:
     layout: Layout
     bounds: dict[str, Bound]
     """By flow."""
+    method: str = "bound"
+    """As `timebound.engine.predict.predict` has it."""
     groups: Mapping[str, int | None] = field(default_factory=dict)
     """By flow that multicasts: from the nominal release to the slowest member's broker; `None`: no bound, which its receivers' bounds say."""
     full: tuple[str, ...] = ()
@@ -72,19 +76,32 @@ class Judged:
 
 
 def judge(world: World, state: State, before: Judged | None = None) -> Judged:
-    """The bounds of a state. `before`, a state that this one may add to, spares work."""
+    """The bounds of a state. `before`, a state that this one may add to, spares work.
+
+    With many streams the bounds are those port by port where deadlines hold by them, as they do in most cases and cost little: only what they refuse is
+    looked at over stretches of ports, unless that could not help.
+    """
     world.breath()
     layout = lay_out(world, state)
     if not layout.scenario.flows:
         return Judged(layout, {})
     try:
         plan = build_plan(layout.scenario)
-        declared = tuple(plan.streams)
-        method = "bound" if len(declared) <= MANY else "port-by-port"
-        prediction = predict(plan, _below(declared, before), paths=False, method=method)
+        if len(plan.streams) <= MANY:
+            return _judged(world, layout, plan, "bound", before)
+        judged = _judged(world, layout, plan, "port-by-port", before)
+        if judged.holds or judged.full or len(plan.streams) > TOO_MANY:
+            return judged
+        world.breath()
+        return _judged(world, layout, plan, "bound", before)
     except (PlanError, ScenarioError) as error:
         reason = error.message if isinstance(error, PlanError) else error.problems[0].message
         return Judged(layout, {name: Bound(pair, None, reason) for name, pair in layout.pairs.items()})
+
+
+def _judged(world: World, layout: Layout, plan: Plan, method: str, before: Judged | None) -> Judged:
+    declared = tuple(plan.streams)
+    prediction = predict(plan, _below(declared, method, before), paths=False, method=method)
     flows = {flow.name: flow for flow in layout.scenario.flows}
     bounds = {}
     for name, pair in layout.pairs.items():
@@ -97,12 +114,13 @@ def judge(world: World, state: State, before: Judged | None = None) -> Judged:
     settled = prediction.streams
     jitters = {stream.name: settled[stream.name].jitter_ns for stream in declared if stream.follows is not None}
     full = _full(world, prediction)
-    return Judged(layout, bounds, groups, full, prediction, declared, jitters)
+    return Judged(layout, bounds, method, groups, full, prediction, declared, jitters)
 
 
-def _below(streams: tuple[Stream, ...], before: Judged | None) -> Mapping[str, int] | None:
+def _below(streams: tuple[Stream, ...], method: str, before: Judged | None) -> Mapping[str, int] | None:
     """The jitters that had settled, where nothing of what was there has become less."""
-    if before is None or not before.jitters or not before.holds:
+    # Those of the other method may exceed what this one finds.
+    if before is None or before.method != method or not before.jitters or not before.holds:
         return None
     now = {stream.name: stream for stream in streams}
     unchanged = all(now.get(stream.name) == stream for stream in before.declared)
