@@ -41,7 +41,7 @@ impl Session {
                 Phase::Tunnel => return Step::Forward(bytes.len()),
                 _ => {}
             }
-            match begin(rest, self.version()) {
+            match begin(rest) {
                 Ok(Begin::Short) => break,
                 Ok(Begin::Opaque(whole)) => self.pass_down(whole),
                 Ok(Begin::Packet(head)) if !self.is_of_interest(&head, rest) => self.pass_down(head.whole()),

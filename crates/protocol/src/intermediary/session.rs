@@ -104,6 +104,8 @@ pub struct Session {
     /// For the client, as soon as its direction is between two packets.
     pub(crate) insert: Vec<u8>,
     pub(crate) held: Option<Box<Hold>>,
+    /// Something of the client went on that no receiver can understand: a broker that breaks off has its reason.
+    pub(crate) provoked: bool,
     /// The first packet of the client's direction was held, and is to be sent on or refused now.
     pub(crate) judged: bool,
     /// `None`: no attribute has come yet.
@@ -134,6 +136,7 @@ impl Session {
             down: Place::Boundary,
             insert: Vec::new(),
             held: None,
+            provoked: false,
             judged: false,
             flows: None,
             aliases: BTreeMap::new(),
@@ -212,12 +215,15 @@ impl Session {
         self.happens(Input::Close);
     }
 
-    /// The broker has broken its side off, or we end. A client of MQTT 5 that knows nothing of it is told; nothing more goes up.
+    /// The broker has broken its side off, or we end. A client of MQTT 5 that knows nothing of it is told, unless it has caused that itself with
+    /// bytes that say nothing (a broker that closes without reading what is behind them breaks off); nothing more goes up.
     ///
     /// The standard has no DISCONNECT with Server unavailable (0x88, table 2-6): Server shutting down (0x8B) is the nearest that clients understand.
     pub fn broker_gone(&mut self) {
-        let is_told =
-            self.phase == Phase::Open && self.version() == Version::V5 && self.down == Place::Boundary;
+        let is_told = self.phase == Phase::Open
+            && self.version() == Version::V5
+            && self.down == Place::Boundary
+            && !self.provoked;
         if is_told {
             let answer = mqtt::answer(Kind::Disconnect, 0, 0x8b, &[], &[]);
             self.insert.extend(answer.unwrap_or_default());

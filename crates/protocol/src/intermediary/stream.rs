@@ -1,6 +1,6 @@
 //! Where packets begin and end in one direction of a connection.
 
-use timebound_wire::mqtt::{Head, Malformed, Version};
+use timebound_wire::mqtt::{Head, Malformed};
 
 /// What has been decided about the packet in which a direction is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub(crate) enum Begin {
     Opaque(usize),
 }
 
-/// Reads a fixed header. What MQTT 5 calls malformed there (2.1.3) is so for every receiver; 3.1 allowed flags that 3.1.1 does not, and
-/// 3.1.1 leaves it to the server how strict it is.
-pub(crate) fn begin(bytes: &[u8], version: Version) -> Result<Begin, Malformed> {
+/// Reads a fixed header. Type 0, or flags that a type does not allow (2.1.2, 2.1.3), hide no end of a packet, and brokers differ in what they
+/// make of them: some end the connection without a word, some with a DISCONNECT, some of 3.1 and 3.1.1 take them.
+pub(crate) fn begin(bytes: &[u8]) -> Result<Begin, Malformed> {
     match Head::read(bytes) {
         Ok(None) => Ok(Begin::Short),
         Ok(Some(head)) => Ok(Begin::Packet(head)),
-        Err(Malformed::Header) if version == Version::V3 => {
+        Err(Malformed::Header) => {
             // The length as of a packet whose first byte is fine.
             let mut as_ping = [0xc0; 5];
             let taken = bytes.len().min(5);

@@ -75,7 +75,7 @@ impl Session {
                 Place::Passing(_) | Place::Dropping(_) => break,
                 Place::Boundary => {}
             }
-            let (whole, head) = match begin(rest, self.version()) {
+            let (whole, head) = match begin(rest) {
                 Ok(Begin::Short) => break,
                 Ok(Begin::Packet(head)) => (head.whole(), Some(head)),
                 Ok(Begin::Opaque(whole)) => (whole, None),
@@ -87,6 +87,7 @@ impl Session {
                 && !self.may_concern_groups(head.as_ref(), rest, context)
             {
                 self.packets.0 += 1;
+                self.provoked |= head.is_none();
                 self.up = Place::Passing(whole);
                 continue;
             }

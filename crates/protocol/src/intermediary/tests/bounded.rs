@@ -23,18 +23,38 @@ fn is_thrown_out(line: &mut Line, offence: Offence, kind: Kind) {
 }
 
 #[test]
-fn bytes_that_are_no_packets() {
+fn bytes_in_which_no_packet_ends() {
     let good = publish("a", 0, 0, &[], b"x");
+    // Whatever the first byte is.
     for bad in [
         &[0x30, 0xff, 0xff, 0xff, 0xff][..],
-        &[0x01, 0],
-        &[0x83, 0],
-        &[0x36, 0],
+        &[0x29, 0xff, 0xff, 0xff, 0xff],
     ] {
         let mut line = v5();
         line.client(&[&good, bad].concat());
         assert_eq!(line.to_broker, good);
         is_thrown_out(&mut line, Offence::Malformed, Kind::Disconnect);
+    }
+}
+
+#[test]
+fn types_and_flags_that_are_none_are_the_brokers_to_judge() {
+    for bad in [
+        &[0x01, 0][..],
+        &[0x29, 2, 0, 1],
+        &[0x83, 0],
+        &[0x36, 0],
+        &[0xe1, 0],
+    ] {
+        let mut line = v5();
+        let good = publish("a", 0, 0, &[], b"x");
+        line.client(&[&good, bad, &good].concat());
+        assert_eq!(line.to_broker, [&good, bad, &good].concat());
+        // mosquitto closes without a word after some of them, before it has read what follows: so do we.
+        line.session.broker_gone();
+        line.turn();
+        assert_eq!((&line.to_client[..], &line.last), (&[][..], &Step::End));
+        assert!(line.events().is_empty());
     }
 }
 
@@ -258,7 +278,7 @@ fn a_broker_that_is_not_there_or_goes() {
 #[test]
 fn bytes_of_the_broker_that_are_no_packets() {
     let mut line = v5();
-    line.broker(&[0xd0, 0, 0xff, 0xff]);
+    line.broker(&[0xd0, 0, 0xff, 0xff, 0xff, 0xff, 0xff]);
     assert_eq!(line.to_client, [0xd0, 0, 0xe0, 1, 0x8b]);
     assert!(line.events().contains(&Event::BrokenBroker));
 }

@@ -2,6 +2,7 @@ use super::support::*;
 use crate::intermediary::{Context, Session, Step};
 use proptest::prelude::*;
 use timebound_model::Time;
+use timebound_wire::mqtt::Head;
 
 /// Packets of a client that asks for nothing, some of them of no use.
 fn quiet_packet() -> impl Strategy<Value = Vec<u8>> {
@@ -31,7 +32,12 @@ fn quiet_packet() -> impl Strategy<Value = Vec<u8>> {
         // Whole, but nothing that can be read.
         payload.clone().prop_map(|bytes| packet(0x30, &[&bytes])),
         payload.clone().prop_map(|bytes| packet(0x82, &[&bytes])),
-        payload.prop_map(|bytes| packet(0x10, &[&bytes])),
+        payload.clone().prop_map(|bytes| packet(0x10, &[&bytes])),
+        // Of no type that there is, or with flags that its type does not allow.
+        (any::<u8>(), payload)
+            .prop_filter("it begins a packet", |(first, _)| Head::read(&[*first, 0])
+                .is_err())
+            .prop_map(|(first, bytes)| packet(first, &[&bytes])),
     ]
 }
 
