@@ -396,6 +396,37 @@ def test_a_configuration_is_checked_and_nothing_started(tmp_path: Path) -> None:
     assert f"{file}:2:1" in done.stderr and "did you mean 'listen'?" in done.stderr
 
 
+@pytest.mark.parametrize(("place", "code"), [("manager.configuration.load", 0), ("controller.configuration.read", 130)])
+def test_a_signal_in_a_place_where_its_interrupt_is_lost_ends_it_all_the_same(
+    tmp_path: Path, place: str, code: int
+) -> None:
+    """As it happened within a library: the interrupt was printed as ignored, and the manager served on."""
+    module, name = place.rsplit(".", 1)
+    program = f"""
+import os, signal
+from timebound.cli import main
+import timebound.control.{module} as files
+class Deaf:
+    def __del__(self): os.kill(os.getpid(), signal.SIGTERM)
+kept = files.{name}
+def {name}(*arguments):
+    Deaf()
+    return kept(*arguments)
+files.{name} = {name}
+main()
+"""
+    verb = module.partition(".")[0]
+    files = {
+        "manager": f"name: m1\nlisten: 127.0.0.1:{free_port()}\nbroker: 127.0.0.1:1\nstore: file:x\nhttp: 127.0.0.1:{free_port()}\n",
+        "controller": f"name: c1\nstore: {{url: 'file:{tmp_path}/x'}}\nopenflow: {{listen: 127.0.0.1, port: {free_port()}}}\n",
+    }
+    (tmp_path / "service.yaml").write_text(files[verb])
+    command = [sys.executable, "-c", program, verb, str(tmp_path / "service.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "Exception ignored in" in done.stderr
+    assert done.returncode == code, done.stderr
+
+
 def paho(port: int) -> Client:
     """A stock client that is connected."""
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)

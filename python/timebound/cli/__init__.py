@@ -8,6 +8,8 @@ from types import FrameType
 
 EXIT_INTERRUPTED = 130
 
+_signals: list[int] = []
+
 
 def main() -> None:
     """The entry point of `timebound`: interrupts end it in words, from the first import on. SIGTERM counts as one."""
@@ -22,8 +24,15 @@ def main() -> None:
     sys.exit(code)
 
 
+def was_interrupted() -> bool:
+    """Has SIGTERM come while `main` answered for it? An interrupt is lost where code that is not Python's was asked at that moment and cannot pass it
+    on; a service that takes the signal over asks here, so that it does not serve on after it was told to end."""
+    return bool(_signals)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    _signals.append(number)
     raise KeyboardInterrupt
 
 
-__all__ = ["main"]
+__all__ = ["main", "was_interrupted"]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from timebound.cli import was_interrupted
 from timebound.cli.common import EXIT_INPUT, AsJson, print_json, stderr
 
 EXIT_HOST = 3
@@ -76,6 +77,8 @@ def _serve(found: object) -> int:
         return _missing(error)
     assert isinstance(found, Configuration)
     configure_logs(found.log)
+    if was_interrupted():
+        raise KeyboardInterrupt
     try:
         serve(found)
     except (StoreError, TokenError, ValueError) as error:

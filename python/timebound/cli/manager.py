@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from timebound.cli import was_interrupted
 from timebound.cli.common import EXIT_INPUT, print_json, stderr
 
 if TYPE_CHECKING:
@@ -88,5 +89,7 @@ def _serve(said: Configuration) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGHUP, lambda number, frame: service.reopen_audit())
+    if was_interrupted():
+        service.stop()
     service.run()
     return 0
