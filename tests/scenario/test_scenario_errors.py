@@ -218,6 +218,20 @@ def test_the_stack_is_checked(stack: str, message: str) -> None:
     assert any(message in p.message for p in error.value.problems), error.value.render()
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "above"),
+    [
+        ("rt-mqtt: {broker: h1}", "rt-mqtt", "stack"),
+        ("duration: 3 s", "duration", "run"),
+        ("stack: {broker: h1}", "stack.broker", None),  # of several stacks
+        ("links: []", "links", "network"),
+    ],
+)
+def test_a_key_that_belongs_elsewhere_is_told_where(text: str, place: str, above: str | None) -> None:
+    told = {p.path: p.hint for p in problems(f"name: x\n{NETWORK}\n{text}\n")}
+    assert (told[place] == f"it belongs under {above!r}") is (above is not None), told
+
+
 STACKS = "mqtt, mqtt-bridged, rt-mqtt, dm-mqtt, mrt-mqtt, udp"
 
 

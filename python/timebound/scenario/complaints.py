@@ -67,6 +67,9 @@ def _report(
         close = difflib.get_close_matches(key, known, 1, 0.55)
         known_text = f"known keys: {', '.join(known)}" if known else "remove it"
         hint = f"did you mean {close[0]!r}?" if close else known_text
+        above = [name for name in known if key in _keys_at(shape, (*path[:-1], name))]
+        if len(above) == 1:
+            hint = f"it belongs under {above[0]!r}"
         context.key_error(path, f"unknown key {key!r}", hint)
     elif kind == "missing":
         where = dotted(path[:-1]) or subject.name

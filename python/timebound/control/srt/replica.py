@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -18,7 +19,7 @@ from timebound.control.srt.store import Change, Delete, Put, Role, Writer
 log = logging.getLogger("timebound.srt")
 
 
-class Replica:
+class Replica(ABC):
     """The part of a store that knows neither files nor sockets; a store of some kind inherits it and says how changes are committed.
 
     Such a store calls `_loaded` with the whole table after every connect, writes what `_loaded` returns, then calls `_current`; `_applied` with
@@ -90,9 +91,9 @@ class Replica:
 
     # For the store that inherits.
 
+    @abstractmethod
     def _commit(self, changes: tuple[Change, ...], done: Future[bool]) -> None:
         """Takes changes to be committed in the order of calls; `done` says whether they are in the store."""
-        raise NotImplementedError
 
     def _loaded(self, tables: Tables) -> tuple[Change, ...]:
         """The whole table as it stands in the store now; returns what this writer has to write to have its rows right."""
@@ -159,9 +160,9 @@ class Replica:
                 self._is_current.clear()
                 self._dispatch.state(False)
 
+    @abstractmethod
     def _name(self) -> str:
         """What logs call this store."""
-        raise NotImplementedError
 
     def _row(self, table: TableName, id: str) -> Row | None:
         with self._lock:
