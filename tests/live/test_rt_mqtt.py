@@ -83,3 +83,32 @@ run: {duration: 3 s, warm-up: 500 ms, seed: 1}
     assert told["fair", "publish"]["outcome"] == "granted"
     flows = {flow["flow"]: flow for flow in summary["flows"]}
     assert flows["hasty"]["received"] == flows["hasty"]["sent"] > 20, "refused is not lost"
+
+
+def test_a_host_that_has_sent_nothing_is_known_to_the_switches_before_the_run(tmp_path: Path) -> None:
+    """Its first frames went by way of the controller, in the middle of the run, and took as long as that was busy."""
+    file = tmp_path / "silent.yaml"
+    look = "for s in s1 s2; do ovs-ofctl -O OpenFlow13 dump-flows $s; done"
+    file.write_text(
+        f"""name: silent
+network:
+  defaults: {{link: {{rate: 100 Mbit/s, buffer: 1 MiB, queue: strict-priority}}, switch: {{engine: ovs, delay: 0 us..20 ms}}}}
+  nodes:
+    h[1-3]: host
+    h4: {{kind: host, run: [{{command: [sh, -c, "{look}"], name: look, start: 1 ms}}]}}
+    s[1-2]: switch
+  links: [[h1, s1], [h4, s1], [s1, s2], [h2, s2], [h3, s2]]
+flows: [{{name: alpha, from: h1, to: h3, topic: t, size: 100 B, period: 50 ms, jitter: 5 ms, deadline: 50 ms, priority: 5, qos: 1}}]
+stack: {{rt-mqtt: {{broker: h2}}}}
+background: [{{kind: udp, from: h4, to: h3, rate: 200 kbit/s, start: 500 ms}}]
+run: {{duration: 1 s, warm-up: 1 s, seed: 1}}
+"""
+    )
+    folder = tmp_path / "run"
+    code, summary = emulate(folder, scenario=str(file))
+    assert code in (0, 1, 4) and summary["violations"] == []
+    address = (folder / "hosts").read_text().partition("\th4")[0].rpartition("\n")[2]
+    number = int.from_bytes(bytes(int(part) for part in address.split(".")))
+    # The controller's rules for a host bear its address (`rules.cookie`): at 1 ms, half a second before it sends.
+    known = (folder / "logs" / "look.log").read_text().count(f"cookie=0x746202{number:010x}")
+    assert known == 2 * 3, "three rules in each of two switches"

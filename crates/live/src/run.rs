@@ -18,7 +18,7 @@ use crate::sandbox::Sandbox;
 use crate::signals;
 use crate::stage::Stage;
 use crate::stats::NodeStatistics;
-use crate::switches::{Carrier, Ovs, Station, Switches};
+use crate::switches::{Carrier, Ovs, Presence, Station, Switches};
 use crate::traffic::{State, Traffic};
 use crate::{conditions, preflight};
 use std::os::fd::{AsFd, OwnedFd};
@@ -205,15 +205,9 @@ impl Run {
             }
         }
         ovs.build(&self.nodes, &switches)?;
-        let stations: Vec<Station> = (self.nodes.list.iter())
-            .map(|node| Station {
-                node: node.id,
-                address: node.address,
-                mac: node.mac,
-            })
-            .collect();
         let network = &self.prepared.network;
-        let rules = crate::switches::rules(network, &switches, &stations, &self.prepared.plan.markers)?;
+        let rules =
+            crate::switches::rules(network, &switches, &self.stations(), &self.prepared.plan.markers)?;
         ovs.install(&self.nodes, &switches, &rules)?;
         self.times.switches_ns = clock::monotonic() - begun;
         Ok(())
@@ -236,6 +230,29 @@ impl Run {
             Some((_, ovs)) => ovs.are_connected(&self.nodes),
             None => Ok(true),
         }
+    }
+
+    /// All hosts as switches see them.
+    fn stations(&self) -> Vec<Station> {
+        (self.nodes.list.iter())
+            .map(|node| Station {
+                node: node.id,
+                address: node.address,
+                mac: node.mac,
+            })
+            .collect()
+    }
+
+    /// Hosts that a controller has yet to hear of; `None` where nobody learns who is there.
+    fn presence(&self) -> Result<Option<Presence>, Failure> {
+        let learning = self.prepared.switches.as_ref().map(|(switches, _)| switches);
+        let Some(switches) = learning.filter(|switches| switches.controller.is_some()) else {
+            return Ok(None);
+        };
+        let network = &self.prepared.network;
+        Presence::open(self.nodes.fabric.as_fd(), network, switches, &self.stations())
+            .map(Some)
+            .map_err(|error| Failure::host("cannot open a socket towards the real switches", error))
     }
 
     /// The fabric leaves to the real switches what is theirs.
@@ -316,6 +333,7 @@ impl Run {
             .switches
             .as_ref()
             .is_none_or(|(switches, _)| switches.controller.is_none());
+        let mut presence = self.presence()?;
         let mut next_look = 0;
         loop {
             self.tick(TICK)?;
@@ -325,6 +343,11 @@ impl Run {
                 controlled = self.is_controlled()?;
             }
             programs_ready &= controlled;
+            if programs_ready {
+                programs_ready = presence
+                    .as_mut()
+                    .is_none_or(|hosts| hosts.turn(clock::monotonic()));
+            }
             if programs_ready && !met {
                 met = true;
                 self.barrier("connect")?;

@@ -32,6 +32,21 @@ pub fn parse(frame: &[u8]) -> Option<Request> {
     })
 }
 
+/// The request of a host (60 bytes, header, no FCS), sent to everybody, for the hardware address of `target`.
+#[must_use]
+pub fn ask(sender_mac: Mac, sender: Ipv4Addr, target: Ipv4Addr) -> [u8; 60] {
+    let mut frame = [0; 60];
+    frame[..6].fill(0xff);
+    frame[6..12].copy_from_slice(&sender_mac);
+    frame[12..14].copy_from_slice(&ETHERTYPE_ARP.to_be_bytes());
+    frame[14..20].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
+    frame[20..22].copy_from_slice(&REQUEST.to_be_bytes());
+    frame[22..28].copy_from_slice(&sender_mac);
+    frame[28..32].copy_from_slice(&sender.octets());
+    frame[38..42].copy_from_slice(&target.octets());
+    frame
+}
+
 /// The reply frame (60 bytes, header, no FCS) to a request, if `owner` knows the address asked for.
 ///
 /// A host that asks for its own address (announcement, or a probe for duplicates, RFC 5227) gets no answer.
@@ -90,6 +105,14 @@ mod tests {
             prop_assert_eq!(&reply[32..42], &[&mac[..], &sender].concat()[..]);
             prop_assert_eq!(parse(&reply), None, "a reply is not answered");
             prop_assert_eq!(answer(&frame, |_| None), None);
+        }
+
+        #[test]
+        fn what_is_asked_is_read_again(mac: Mac, sender: [u8; 4], target: [u8; 4]) {
+            let (sender, target) = (Ipv4Addr::from(sender), Ipv4Addr::from(target));
+            let frame = ask(mac, sender, target);
+            prop_assert_eq!(&frame[..], &request(mac, sender.octets(), target.octets())[..]);
+            prop_assert_eq!(parse(&frame), Some(Request { sender_mac: mac, sender, target }));
         }
 
         #[test]

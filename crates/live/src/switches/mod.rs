@@ -1,6 +1,7 @@
 //! Switches of the network that are bridges of one real Open vSwitch, in a namespace of its own behind the fabric's.
 //!
-//! `rules` works out what they forward, without I/O; `ovs` runs and configures the daemons; `plane::switches` moves the frames.
+//! `rules` works out what they forward, without I/O; `ovs` runs and configures the daemons; `presence` lets hosts be known to a controller before
+//! the run; `plane::switches` moves the frames.
 //!
 //! | what | name or number |
 //! |---|---|
@@ -13,10 +14,12 @@
 
 mod carrier;
 mod ovs;
+mod presence;
 mod rules;
 
 pub(crate) use carrier::{Carrier, carriers};
 pub(crate) use ovs::{DAEMONS, Ovs, PRIORITY, daemons, environment};
+pub(crate) use presence::Presence;
 pub(crate) use rules::{Station, rules};
 
 use crate::failure::Failure;
