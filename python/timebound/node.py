@@ -1,10 +1,13 @@
 """Programs that run inside a node: `python -m timebound.node broker --bind ADDRESS --port PORT`; `bridges`, which waits until a
-broker of the node has connected to others; `ready`, which waits until a service says so; `table`, an OVSDB server with the table of requirements."""
+broker of the node has connected to others; `ready`, which waits until a service says so; `table`, an OVSDB server with the table of requirements;
+`video`, which writes one to a file; `sink`, which takes datagrams; `ftp`, a server of one file (vsftpd)."""
 
 import argparse
 import ipaddress
 import json
 import os
+import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -33,6 +36,18 @@ def main() -> int:
     waits.add_argument("--ready", type=Path, required=True, help="file to write once the service is ready")
     table = roles.add_parser("table")
     table.add_argument("--socket", required=True, help="Unix socket to serve at")
+    video = roles.add_parser("video")
+    video.add_argument("--rate", type=int, required=True, help="bit/s of the elementary stream")
+    video.add_argument("--seconds", type=float, required=True)
+    video.add_argument("--file", type=Path, required=True)
+    video.add_argument("--ready", type=Path, required=True, help="file to write once the video is there")
+    sink = roles.add_parser("sink")
+    sink.add_argument("--port", type=int, nargs="+", required=True, help="UDP")
+    sink.add_argument("--ready", type=Path, required=True, help="file to write once it is bound")
+    ftp = roles.add_parser("ftp")
+    ftp.add_argument("--folder", type=Path, required=True, help="to make, with one file `data` in it")
+    ftp.add_argument("--bytes", type=int, required=True, help="of that file")
+    ftp.add_argument("--settings", type=Path, required=True, help="vsftpd.conf(5), without the folder")
     arguments = parser.parse_args()
     if arguments.role == "bridges":
         return wait_for_bridges(arguments.to, arguments.ready)
@@ -40,6 +55,12 @@ def main() -> int:
         return wait_for_service(arguments.port, arguments.ready)
     if arguments.role == "table":
         return serve_table(arguments.socket)
+    if arguments.role == "video":
+        return write_video(arguments.rate, arguments.seconds, arguments.file, arguments.ready)
+    if arguments.role == "sink":
+        return take_datagrams(arguments.port, arguments.ready)
+    if arguments.role == "ftp":
+        return serve_file(arguments.folder, arguments.bytes, arguments.settings)
     from timebound import _core
 
     # Anonymous clients are welcome: the broker's network is the run's own and has no way out.
@@ -82,7 +103,7 @@ def wait_for_service(port: int, ready: Path, timeout_s: float = 60.0) -> int:
     return 1
 
 
-def serve_table(socket: str) -> int:
+def serve_table(place: str) -> int:
     """Becomes an OVSDB server (ovsdb-server(1)) with an empty table, in this folder."""
     from timebound.control.srt.schema import schema
 
@@ -90,8 +111,41 @@ def serve_table(socket: str) -> int:
     Path("table.db").unlink(missing_ok=True)
     subprocess.run(["ovsdb-tool", "create", "table.db", "table.ovsschema"], check=True)
     # Open vSwitch takes relative names of sockets from a folder of its own.
-    command = ["ovsdb-server", "table.db", f"--remote=punix:{socket}", "--unixctl=table.ctl"]
+    command = ["ovsdb-server", "table.db", f"--remote=punix:{place}", "--unixctl=table.ctl"]
     os.execvpe(command[0], command, {**os.environ, "OVS_RUNDIR": "."})
+
+
+def write_video(rate_bps: int, seconds: float, file: Path, ready: Path) -> int:
+    """Writes a video of that rate and length, then the second file."""
+    from timebound.stacks.video import pictures
+
+    with file.open("wb") as out:
+        out.writelines(pictures(rate_bps, seconds))
+    ready.write_text("written\n", encoding="ascii")
+    return 0
+
+
+def take_datagrams(ports: list[int], ready: Path) -> int:
+    """Holds UDP ports until SIGTERM, so that senders get no ICMP in return. What comes is not read: the kernel drops it when the buffer is full."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in ports]
+    for each, port in zip(sockets, ports, strict=True):
+        each.bind(("0.0.0.0", port))
+    ready.write_text("bound\n", encoding="ascii")
+    while True:
+        signal.pause()
+
+
+def serve_file(folder: Path, size: int, settings: Path) -> int:
+    """Becomes vsftpd(8) for a file of zeros, which takes no room on the disk. Its session changes folders, so paths are absolute."""
+    folder.mkdir()
+    with (folder / "data").open("wb") as data:
+        data.truncate(size)
+    place = folder.resolve()
+    with settings.open("a", encoding="utf-8") as stated:
+        stated.write(f"anon_root={place}\nsecure_chroot_dir={place}\n")
+    command = ["vsftpd", str(settings.resolve())]
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+    os.execvpe(command[0], command, {**os.environ, "PATH": path})
 
 
 def connected(table: str) -> set[str]:

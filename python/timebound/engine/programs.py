@@ -9,9 +9,9 @@ import shutil
 
 from timebound.engine.core import problem_at
 from timebound.engine.folder import FolderError
-from timebound.scenario.model import MqttStack
+from timebound.scenario.model import BackgroundProgram, MqttStack
 from timebound.scenario.problems import Problem, ScenarioError
-from timebound.stacks import Plan, hardware, switches
+from timebound.stacks import Plan, hardware, switches, tools
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SERVERS = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -37,6 +37,29 @@ def check_switches(plan: Plan) -> None:
         raise FolderError(problem.render(), hint, 3)
 
 
+def lacking(program: BackgroundProgram) -> str | None:
+    """What of a program that makes background traffic is not installed here, and which packages have it; `None`: nothing."""
+    absent = tools.missing(program, f"{os.environ.get('PATH', os.defpath)}:{SERVERS}")
+    if not absent:
+        return None
+    packages = " ".join(dict.fromkeys(absent.values()))
+    return f"background traffic of {program} needs {', '.join(absent)}, which cannot be found (sudo apt-get install {packages})"
+
+
+def _background(plan: Plan) -> list[Problem]:
+    """Programs of background traffic that are not installed, each once."""
+    first: dict[BackgroundProgram, int] = {}
+    for index, item in enumerate(plan.scenario.background):
+        if item.program is not None:
+            first.setdefault(item.program, index)
+    hint = "install it, or leave out program: Timebound's own generator makes the same load"
+    return [
+        problem_at(plan.scenario, f"background[{index}].program", message, hint)
+        for program, index in first.items()
+        if (message := lacking(program)) is not None
+    ]
+
+
 def resolve(plan: Plan) -> None:
     """Replaces the first word of every command by the program's path.
 
@@ -45,7 +68,9 @@ def resolve(plan: Plan) -> None:
         FolderError: real switches, and Open vSwitch is not installed.
     """
     check_switches(plan)
-    problems: list[Problem] = []
+    problems = _background(plan)
+    if problems:
+        raise ScenarioError(problems)
     names = [node.name for node in plan.scenario.nodes]
     for program in plan.programs:
         if program["node"] == switches.NODE:

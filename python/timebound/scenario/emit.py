@@ -341,6 +341,8 @@ def _background(item: Background) -> dict[str, Any]:
         entry["frames-per-second"] = item.frames_per_second
     if item.token_bucket is not None:
         entry["token-bucket"] = token_bucket(item.token_bucket)
+    if item.program is not None:
+        entry["program"] = item.program
     entry["priority"] = item.priority
     if item.start_ns:
         entry["start"] = format_time(item.start_ns)

@@ -22,6 +22,7 @@ from timebound.scenario.traces import Trace
 
 NodeKind = Literal["host", "switch", "segment"]
 BackgroundKind = Literal["tcp", "udp", "poisson", "burst", "request-response", "video"]
+BackgroundProgram = Literal["d-itg", "vsftpd", "vlc"]
 Pattern = Literal["periodic", "sporadic", "poisson", "trace", "token-bucket"]
 NodeOrder = Literal["stop", "start", "restart", "pause", "resume"]
 
@@ -479,6 +480,8 @@ class Background:
     stop_ns: int | None = None
     token_bucket: TokenBucket | None = None
     """What `poisson` and `video` are declared to keep to."""
+    program: BackgroundProgram | None = None
+    """Who makes it in an emulation; `None`: our own generator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

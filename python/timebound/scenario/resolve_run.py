@@ -43,7 +43,10 @@ _FIELDS = {
     "size": "size_bytes",
     "period": "gap_ns",
     "token-bucket": "token_bucket",
+    "program": "program",
 }
+_MADE_BY: dict[str, tuple[str, ...]] = {"tcp": ("d-itg", "vsftpd"), "video": ("vlc",)}
+"""Programs by the kind of traffic that they make."""
 MOST_BACKGROUND = 10_000
 _LARGEST_DATAGRAM = 1472
 
@@ -96,6 +99,7 @@ def _background(item: shape.Background, name: str, source: str, destination: str
         start_ns=item.start,
         stop_ns=item.stop,
         token_bucket=bucket(item.token_bucket),
+        program=item.program,
     )
 
 
@@ -117,8 +121,30 @@ def _check_background(item: shape.Background, path: Path, context: Context) -> N
         context.error((*path, "size"), f"a datagram of {item.size} B", f"use 1 B to {_LARGEST_DATAGRAM} B")
     if item.period == 0:
         context.error((*path, "period"), "a period of zero", "state the time between two of them")
+    if item.program is not None:
+        _check_program(item, item.program, path, context)
     if item.stop is not None and item.stop <= item.start:
         context.error((*path, "stop"), "it stops before it starts", "stop later than start")
+
+
+def _check_program(item: shape.Background, program: str, path: Path, context: Context) -> None:
+    """Can this program make this traffic? What a program sends is best effort, and nobody keeps it to more than its largest frame."""
+    made = _MADE_BY.get(item.kind, ())
+    if program not in made:
+        hint = (
+            f"{item.kind} takes: {', '.join(made)}"
+            if made
+            else f"leave it out: only {' and '.join(_MADE_BY)} are made by programs"
+        )
+        context.error((*path, "program"), f"{program} makes no {item.kind} traffic", hint)
+    if item.rate is None:
+        context.error(path, f"background made by {program} needs rate", _EXAMPLES["rate"])
+    if item.priority:
+        context.error((*path, "priority"), f"what {program} sends is best effort", "leave out priority, or program")
+    if item.token_bucket is not None:
+        context.error(
+            (*path, "token-bucket"), f"{program} keeps to no token bucket", "leave out token-bucket, or program"
+        )
 
 
 def _simulate(run: shape.Run) -> Simulate:

@@ -170,6 +170,12 @@ class Background(Shape):
         description="poisson and video: what the source is declared to keep to, so that there are bounds beside it",
         examples=[{"rate": "12 Mbit/s", "burst": "50 kB"}],
     )
+    program: Literal["d-itg", "vsftpd", "vlc"] | None = Field(
+        default=None,
+        description="the program that makes it in an emulation, which must be installed; tcp: d-itg (ITGSend, ITGRecv) or vsftpd (a download with curl); "
+        "video: vlc; default: Timebound's own generator",
+        examples=["vlc"],
+    )
     priority: int = Field(default=0, ge=0, le=7, description="class 0..7", examples=[0])
     start: Time = Field(default=0, description="when it starts", examples=["5 s"])
     stop: Time | None = Field(default=None, description="when it ends; default: with the run", examples=["20 s"])

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from timebound.scenario.model import Background
-from timebound.stacks import release
+from timebound.stacks import release, tools
 from timebound.stacks.plan import Marker, Plan, Stream
 from timebound.stacks.wire import IPV4_HEADER, TCP_ACK_WIRE, TCP_HEADER, tcp_frames, udp_frames, wire_bytes
 
@@ -39,6 +39,9 @@ def lay(plan: Plan) -> None:
         tcp = item.kind in ("tcp", "request-response")
         source, target = plan.addresses[item.source], plan.addresses[item.destination]
         port = FIRST_PORT + 2 * index
+        if item.program is not None:
+            tools.lay(plan, item, port)
+            continue
         there = f"background/{item.name}"
         back = f"{there}/back" if tcp else None
         plan.markers.append(
@@ -134,11 +137,11 @@ def _tcp(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     mtu = plan.mtu(item.source, item.destination)
     full = wire_bytes(mtu)
     gap = _gap(full, _rate(plan, item))
+    # Programs have conversations beside their data, so more than acknowledgements goes back.
+    most_back = TCP_ACK_WIRE if item.program is None else full
     streams = [
         _stream(item, False, (full,), {"kind": "constant", "gap_ns": gap, "frame_bytes": full}, None),
-        _stream(
-            item, True, (TCP_ACK_WIRE,), {"kind": "constant", "gap_ns": 2 * gap, "frame_bytes": TCP_ACK_WIRE}, None
-        ),
+        _stream(item, True, (most_back,), {"kind": "constant", "gap_ns": 2 * gap, "frame_bytes": TCP_ACK_WIRE}, None),
     ]
     payload = 0 if item.rate_bps is None else _payload_rate(item.rate_bps, mtu - IPV4_HEADER - TCP_HEADER, full)
     return streams, {"kind": "tcp-bulk", "rate_bps": payload}
