@@ -12,11 +12,20 @@ import polars as pl
 import pytest
 
 from timebound.cli.app import execute
-from timebound.engine import runs
+from timebound.engine import programs, runs
 from timebound.engine.folder import FolderError
 from timebound.engine.progress import SILENT
 from timebound.reproduce.multicast import experiment, measure, statements
-from timebound.reproduce.multicast.cells import PATHS, PROTOCOLS, TOPICS, Cell, Protocol, scenario_of
+from timebound.reproduce.multicast.cells import (
+    FULL_DURATION_NS,
+    PATHS,
+    PROTOCOLS,
+    TOPICS,
+    Cell,
+    Protocol,
+    scenario_of,
+)
+from timebound.reproduce.multicast.effort import clock, left
 from timebound.reproduce.multicast.stretch import stretched
 from timebound.scenario.model import Impairments, MqttStack
 
@@ -248,6 +257,8 @@ def test_two_worst_cases_that_are_as_good_as_equal_are_no_reduction() -> None:
         (["mrt-mqtt", "--duration", "soon"], "--duration"),
         (["mrt-mqtt", "--iterations", "-1"], "--iterations -1 is out of range"),
         (["mrt-mqtt", "--qos", "1"], "mrt-mqtt has no --qos"),
+        (["mrt-mqtt", "--background", "tools", "--no-emulation"], "--no-emulation has none"),
+        (["mrt-mqtt-bounds", "--background", "tools"], "mrt-mqtt-bounds has no --background"),
         (["mrt-mqtt-bounds", "--publishers", "2"], "mrt-mqtt-bounds has no --publishers"),
         (["--load", "low"], "--load without an experiment"),
     ],
@@ -264,3 +275,119 @@ def test_the_command_prints_paths_and_statements(tmp_path: Path, capsys: pytest.
     assert execute([*words.split(), "--duration", "1 s", "--output", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert "L_AC beta" in shown and "what the paper says" in shown
+
+
+def test_tools_make_the_background_of_what_is_emulated_and_of_nothing_else() -> None:
+    tools = cell("dm-mqtt", background="tools", stretch=10)
+    ours = scenario_of(replace(tools, background="generators"), 0, emulated=True)
+    made_by = {source.name: source.program for source in scenario_of(tools, 0, emulated=True).background}
+    assert {name.partition("[")[0]: program for name, program in made_by.items()} == {
+        "d-itg": "d-itg",
+        "vlc": "vlc",
+        "vsftpd": "vsftpd",
+    }
+    rates = [source.rate_bps for source in scenario_of(tools, 0, emulated=True).background]
+    assert len(rates) == 9 and rates == [source.rate_bps for source in ours.background]
+    assert scenario_of(tools, 0, emulated=False) == scenario_of(
+        replace(tools, background="generators"), 0, emulated=False
+    )
+
+
+def test_a_missing_tool_is_named_with_its_package_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "SERVERS", str(tmp_path))
+    words = ["reproduce", "mrt-mqtt", "--background", "tools", "--output", str(tmp_path / "out")]
+    assert execute(words) == 3
+    said = capsys.readouterr().err
+    for program, package in (("ITGSend", "d-itg"), ("vlc", "vlc-bin"), ("vsftpd", "vsftpd")):
+        assert program in said and package in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_came_of_each_source_of_background_is_measured(tmp_path: Path) -> None:
+    scenario = scenario_of(cell(background="tools"), 0, emulated=True)
+    frames = {
+        "stream": ["background/d-itg[1]", "background/d-itg[2]", "background/d-itg[1]", "background/vlc[3]", "alpha"],
+        "wire_bytes": [1000, 500, 4000, 300, 900],
+        "ingress_ns": [0, SECOND // 2, 2 * SECOND, 5, 5],
+        "delivered_ns": [100, SECOND, 2 * SECOND + 9, -1, 9],
+    }
+    pl.DataFrame(frames).write_parquet(tmp_path / "frames.parquet")
+    found = measure.background(tmp_path, scenario, 10)
+    # Of one second, so many times as slow; what was lost or came after the end does not count.
+    assert [(source["name"], source["measured_bps"]) for source in found] == [
+        ("d-itg", 120_000),
+        ("vlc", 0),
+        ("vsftpd", 0),
+    ]
+    assert found[0]["declared_bps"] == 3 * 3_333_000 * 10
+    said = experiment._silent(found)
+    assert said is not None and "vlc, vsftpd did not come" in said
+    assert experiment._silent(found[:1]) is None
+
+
+def test_an_iteration_of_the_paper_has_100_messages_of_every_publisher() -> None:
+    full = scenario_of(cell(publishers=60, duration_ns=FULL_DURATION_NS), 0, emulated=False)
+    assert {(flow.period_ns + flow.jitter_ns <= 20_400_000) for flow in full.flows} == {True}
+    assert min((FULL_DURATION_NS - flow.jitter_ns) // flow.period_ns for flow in full.flows) >= 100
+
+
+def test_the_fewest_messages_of_a_publisher_are_counted(tmp_path: Path) -> None:
+    messages = {"flow": ["a", "a", "a", "b"], "receiver": ["h5", "h5", "h10", "h5"]}
+    pl.DataFrame(messages).write_parquet(tmp_path / "messages.parquet")
+    assert measure.fewest_messages(tmp_path) == 1
+
+
+def test_what_is_left_is_estimated_from_what_is_finished() -> None:
+    one = cell("mrt-mqtt", iterations=1000, duration_ns=FULL_DURATION_NS, emulate=True)
+    other = replace(one, protocol="mqtt-bridged")
+    # 8 s of warm-up with channels and 2 s without, 2.0004 s of run.
+    before = left([one, other], {})
+    assert (before.wanted, before.kept) == (2000, 0) and before.least_s == pytest.approx(14_000.8)
+    assert (
+        before.words()
+        == "2,000 iterations, 0 of them finished; the rest takes at least 3 h 53 min in real time, and computing and set-up beside"
+    )
+    later = left([one, other], {one.name: [20.0, 30.0]})
+    # The other one is expected to take as many times its least time.
+    assert later.expected_s == pytest.approx(998 * 25 + 1000 * 4.0004 * 25 / 10.0004)
+    assert "about" in later.words() and "2 of them finished" in later.words()
+    computed = [replace(one, emulate=False), replace(other, emulate=False)]
+    assert "shows with the first iteration" in left(computed, {}).words()
+    assert left(computed, {one.name: [3.0]}).expected_s == pytest.approx(3 * 1999)
+    assert left([cell(iterations=1)], {"mrt-mqtt-low": [1.0]}).words() == "1 iteration, 1 of them finished"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(45, "45 s"), (600, "10 min"), (12_000, "3 h 20 min"), (187_200, "2 d 4 h")]
+)
+def test_long_times_are_told_in_words(seconds: float, words: str) -> None:
+    assert clock(seconds) == words
+
+
+def test_a_failed_emulation_is_tried_again_and_the_estimate_stands_before_each_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def emulated(cell: Cell, index: int, *rest: Any, **named: Any) -> dict[str, Any]:
+        tries.append(index)
+        return {"not_emulated": "the run failed: no", "failed": len(tries) == 1, "attempts": 1}
+
+    monkeypatch.setattr(experiment, "_emulated", emulated)
+    said: list[str] = []
+
+    class Heard(type(SILENT)):  # type: ignore[misc]
+        def step(self, name: str, text: str) -> None:
+            said.append(f"{name}: {text}")
+
+    wanted = [cell("mqtt-bridged", iterations=2, evaluations=0, emulate=True)]
+    experiment.run(wanted, tmp_path / "out", Heard())
+    experiment.run(wanted, tmp_path / "out", Heard())
+    assert tries == [0, 1, 0], "the second one counted"
+    assert said[0].startswith("plan: 1 cell, 2 iterations, 0 of them finished; the rest takes at least")
+    assert any(
+        "iteration 2 of 2; in all 2 iterations, 1 of them finished; the rest takes about" in words for words in said
+    )

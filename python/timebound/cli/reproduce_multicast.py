@@ -44,6 +44,13 @@ class MulticastOptions:
             help="mrt-mqtt: emulate a network that is so many times as slow, and divide its latencies by it, for a machine that cannot carry the rates."
         ),
     ] = None
+    background: Annotated[
+        Literal["generators", "tools"],
+        Parameter(
+            help="mrt-mqtt: who makes the background traffic of emulated cells: Timebound's generators, or the paper's D-ITG, VLC and vsftpd (Debian: "
+            "d-itg vlc-bin vlc-plugin-base vsftpd curl)."
+        ),
+    ] = "generators"
     no_emulation: Annotated[
         bool,
         Parameter(negative=(), help="mrt-mqtt: bounds and simulation alone, which need no rights and some minutes."),
@@ -118,6 +125,8 @@ def cells_of(options: MulticastOptions, shared: SharedOptions) -> list[Any]:
     _within("stretch", options.stretch, 1, MOST_STRETCH)
     if options.stretch is not None and options.no_emulation:
         raise FolderError("--stretch is of emulated networks, and --no-emulation has none", "leave out one of the two")
+    if options.background == "tools":
+        _check_tools(options.no_emulation)
     _within("evaluations", evaluations, 0, 1_000_000)
     _within("seed", seed, 0, 2**53 - MOST_ITERATIONS)
     if not SHORTEST_NS <= duration <= LONGEST_NS:
@@ -132,6 +141,7 @@ def cells_of(options: MulticastOptions, shared: SharedOptions) -> list[Any]:
             seed=seed,
             evaluations=evaluations,
             emulate=not options.no_emulation,
+            background=options.background,
             stretch=options.stretch or 1,
         )
         for load, publishers in LOADS.items()
@@ -139,6 +149,25 @@ def cells_of(options: MulticastOptions, shared: SharedOptions) -> list[Any]:
         for protocol in PROTOCOLS
         if not options.protocol or protocol in options.protocol
     ]
+
+
+def _check_tools(no_emulation: bool) -> None:
+    """Before anything starts: what programs there must be.
+
+    Raises:
+        FolderError: nothing is emulated, or one is missing (exit code 3).
+    """
+    from timebound.engine.emulate import EXIT_HOST
+    from timebound.engine.programs import lacking
+    from timebound.reproduce.multicast.cells import MADE_BY
+
+    if no_emulation:
+        raise FolderError(
+            "--background tools is of emulated networks, and --no-emulation has none", "leave out one of the two"
+        )
+    absent = [said for program in MADE_BY.values() if (said := lacking(program)) is not None]
+    if absent:
+        raise FolderError("; ".join(absent), "install them, or leave out --background tools", EXIT_HOST)
 
 
 def _within(name: str, value: int | None, least: int, most: int) -> None:

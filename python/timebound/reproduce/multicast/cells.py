@@ -9,7 +9,7 @@ from timebound.reproduce.bounds.networks import BROKERS, LOADS, TOPICS
 from timebound.reproduce.multicast.stretch import stretched
 from timebound.scenario import load as load_scenario
 from timebound.scenario.builtin import find
-from timebound.scenario.model import Scenario
+from timebound.scenario.model import Background, BackgroundProgram, Scenario
 
 NAME = "mrt-mqtt"
 Protocol = Literal["mqtt-bridged", "rt-mqtt", "dm-mqtt", "mrt-mqtt"]
@@ -21,14 +21,21 @@ PROTOCOLS: dict[Protocol, str] = {
 }
 """The paper draws three; RT-MQTT to several brokers shows what priorities do without multicast."""
 
+BackgroundMakers = Literal["generators", "tools"]
+MADE_BY: dict[str, BackgroundProgram] = {"d-itg": "d-itg", "vlc": "vlc", "vsftpd": "vsftpd"}
+"""The article's programs by the names that their traffic has in the scenario."""
+
 PATHS = {path: receiver for receiver, path in BROKERS.items()}
 """The paper's paths from network A -> the broker at their end."""
 SUBSCRIBERS = "h[5,10,15]"
 """On the brokers' hosts: the way up to the brokers alone, as the paper measures it."""
 
 DURATION_NS = 30_000_000_000
-FULL_ITERATIONS, FULL_DURATION_NS = 1_000, 2_000_000_000
-"""The paper's: at least 100 messages of every publisher (one per 20 ms at least), a thousand times."""
+FULL_ITERATIONS, FULL_MESSAGES = 1_000, 100
+"""The paper's iterations (section VII-B): in each, every publisher sends at least so many messages, and the worst response time is taken."""
+LONGEST_PERIOD_NS, RELEASE_JITTER_NS = 20_000_000, 400_000
+FULL_DURATION_NS = FULL_MESSAGES * LONGEST_PERIOD_NS + RELEASE_JITTER_NS
+"""In whatever part of a run as long as this, a publisher of the longest period and any jitter releases so many."""
 REAL_SWITCH_DELAY = "0 us..20 ms"
 """What a real switch may take in an emulation; beyond it the run is disturbed (scenario `rt-mqtt`)."""
 EMULATED_WARM_UP = "8 s"
@@ -54,6 +61,8 @@ class Cell:
     evaluations: int
     """Of the simulator's search for the worst case; 0: none."""
     emulate: bool = True
+    background: BackgroundMakers = "generators"
+    """Who makes the background traffic of emulated cells. Bounds and simulation know it as the same."""
     stretch: int = 1
     """So many times as slow is the emulated network; its latencies are divided by it."""
 
@@ -101,7 +110,15 @@ def scenario_of(cell: Cell, iteration: int, *, emulated: bool) -> Scenario:
         }
     scenario = load_scenario(find("edge-networks"), overrides)
     reading = f"{cell.publishers} publishers per host, {cell.load} load"
+    if emulated and cell.background == "tools":
+        scenario = replace(scenario, background=tuple(_by_tool(source) for source in scenario.background))
+        reading += ", background by D-ITG, VLC and vsftpd"
     if emulated and cell.stretch > 1:
         scenario = stretched(scenario, cell.stretch)
         reading += f", {cell.stretch} times as slow"
     return replace(scenario, name=f"{NAME}-{cell.name}", reading=reading)
+
+
+def _by_tool(source: Background) -> Background:
+    """The same traffic, made by the program that it is named after (`vlc[2]`)."""
+    return replace(source, program=MADE_BY[source.name.partition("[")[0]])

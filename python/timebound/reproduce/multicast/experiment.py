@@ -18,6 +18,7 @@ from timebound.engine.folder import FolderError
 from timebound.engine.progress import Progress
 from timebound.reproduce.multicast import measure, statements, tables
 from timebound.reproduce.multicast.cells import LOADS, NAME, PROTOCOLS, Cell, scenario_of
+from timebound.reproduce.multicast.effort import left, number_of
 from timebound.scenario.problems import ScenarioError
 
 SCHEMA = 1
@@ -43,11 +44,23 @@ def run(cells: Sequence[Cell], folder: Path, progress: Progress, *, rootless: bo
     """
     _prepare(folder)
     begun = time.monotonic()
+    took = {cell.name: _kept(cell, folder) for cell in cells}
+    progress.step("plan", f"{number_of(len(cells), 'cell')}, {left(cells, took).words()}")
     found: list[dict[str, Any]] = []
     for number, cell in enumerate(cells, 1):
         progress.step(cell.name, f"cell {number} of {len(cells)}: {PROTOCOLS[cell.protocol]}, {cell.load} load")
         place = folder / "cells" / cell.name
-        iterations = [_iteration(cell, index, place, progress, rootless=rootless) for index in range(cell.iterations)]
+        iterations: list[dict[str, Any]] = []
+        for index in range(cell.iterations):
+            finished = _finished(cell, index, place)
+            if finished is None:
+                if cell.iterations > 1:
+                    progress.step(
+                        cell.name, f"iteration {index + 1} of {cell.iterations}; in all {left(cells, took).words()}"
+                    )
+                finished = _iteration(cell, index, place, progress, rootless=rootless)
+                took[cell.name].append(finished["took_s"])
+            iterations.append(finished)
         found.append(_cell(cell, iterations))
         folders.write_json(place / "cell.json", found[-1])
         # After every cell: whoever stops the experiment has what there is so far.
@@ -79,19 +92,39 @@ def _is_ours(mark: Path) -> bool:
     return isinstance(known, dict) and known.get("experiment") == NAME
 
 
-def _iteration(cell: Cell, index: int, place: Path, progress: Progress, *, rootless: bool) -> dict[str, Any]:
-    file = place / "iterations" / f"{index:04d}.json"
+def _kept(cell: Cell, folder: Path) -> list[float]:
+    """What each finished iteration of a cell took, seconds."""
+    place = folder / "cells" / cell.name
+    finished = (_finished(cell, index, place) for index in range(cell.iterations))
+    return [entry["took_s"] for entry in finished if entry is not None]
+
+
+def _conditions(cell: Cell, index: int) -> dict[str, Any]:
     conditions = {**cell.conditions(), "schema": SCHEMA, "iteration": index}
     # How many are wanted changes none of them.
     del conditions["iterations"]
-    known = _read(file, conditions)
-    if known is not None:
-        return known
+    if cell.background == "generators":
+        # As iterations were kept before there was anything else.
+        del conditions["background"]
+    return conditions
+
+
+def _finished(cell: Cell, index: int, place: Path) -> dict[str, Any] | None:
+    """An iteration that was run with the same conditions before; one whose emulation failed is to be tried again."""
+    known = _read(_file(place, index), _conditions(cell, index))
+    return None if known is None or known.get("failed") else known
+
+
+def _file(place: Path, index: int) -> Path:
+    return place / "iterations" / f"{index:04d}.json"
+
+
+def _iteration(cell: Cell, index: int, place: Path, progress: Progress, *, rootless: bool) -> dict[str, Any]:
     began = time.monotonic()
     scenario = scenario_of(cell, index, emulated=False)
     summary = runs.figures_only(scenario, {"predict", "simulate"}, progress)
     entry: dict[str, Any] = {
-        "conditions": conditions,
+        "conditions": _conditions(cell, index),
         "computed": measure.computed(summary),
         "busiest": measure.busiest(summary),
         "emulated": None,
@@ -104,6 +137,7 @@ def _iteration(cell: Cell, index: int, place: Path, progress: Progress, *, rootl
     else:
         entry["not_emulated"] = "not asked for"
     entry["took_s"] = round(time.monotonic() - began, 1)
+    file = _file(place, index)
     file.parent.mkdir(parents=True, exist_ok=True)
     folders.write_json(file, entry)
     return entry
@@ -138,12 +172,14 @@ def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootle
         if done.failure is not None or not (folder / "messages.parquet").exists():
             best = best or {
                 "not_emulated": f"the run failed: {done.failure or 'it measured nothing'}",
+                "failed": True,
                 "attempts": attempt,
             }
             continue
         found = measure.emulated(folder, done.summary, cell.stretch)
         channels = measure.channels(folder, scenario)
-        wrong = [measure.load_not_kept(found, scenario), _without_channel(channels)]
+        background = measure.background(folder, scenario, cell.stretch)
+        wrong = [measure.load_not_kept(found, scenario), _without_channel(channels), _silent(background)]
         if any(wrong):
             reasons = [*(reason for reason in wrong if reason), *certificate["reasons"]]
             certificate = {**certificate, "verdict": "disturbed", "reasons": reasons}
@@ -151,8 +187,11 @@ def _emulated(cell: Cell, index: int, place: Path, progress: Progress, *, rootle
             "emulated": found,
             "certificate": certificate,
             "channels": channels,
+            "background": background,
+            "fewest_messages": measure.fewest_messages(folder),
             "violations": len(done.summary["violations"]),
             "not_emulated": None,
+            "failed": False,
             "attempts": attempt,
             "run": f"cells/{cell.name}/{folder.name}" if cell.iterations == 1 else None,
         }
@@ -175,6 +214,12 @@ def _without_channel(channels: dict[str, int]) -> str | None:
     return f"of {sum(channels.values())} requests for channels not all were granted ({said}): their messages went as best effort"
 
 
+def _silent(background: list[dict[str, Any]]) -> str | None:
+    """Which source of background was not there, so that a run was under another load than it says."""
+    silent = [source["name"] for source in background if not source["measured_bps"]]
+    return f"background of {', '.join(silent)} did not come: see the logs of the run" if silent else None
+
+
 def _cell(cell: Cell, iterations: list[dict[str, Any]]) -> dict[str, Any]:
     certificates = [entry["certificate"] for entry in iterations if entry["certificate"] is not None]
     disturbed = [each for each in certificates if each["verdict"] != "good"]
@@ -190,7 +235,12 @@ def _cell(cell: Cell, iterations: list[dict[str, Any]]) -> dict[str, Any]:
         "reasons": list(dict.fromkeys(reason for each in disturbed for reason in each["reasons"])),
         "not_emulated": missing[0] if missing else None,
         "violations": sum(entry.get("violations", 0) for entry in iterations),
+        "fewest_messages": min(
+            (entry["fewest_messages"] for entry in iterations if entry.get("fewest_messages")), default=None
+        ),
         "channels": next((entry["channels"] for entry in reversed(iterations) if entry.get("channels")), {}),
+        # Measured rates differ between iterations by next to nothing: the last one's.
+        "background_sources": next((e["background"] for e in reversed(iterations) if e.get("background")), []),
         "attempts": max(entry["attempts"] for entry in iterations),
         "busiest": iterations[0]["busiest"],
         "paths": measure.combined(iterations),

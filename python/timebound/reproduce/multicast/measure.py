@@ -84,6 +84,14 @@ def emulated(folder: Path, summary: Mapping[str, Any], stretch: int = 1) -> dict
     return found
 
 
+def fewest_messages(folder: Path) -> int | None:
+    """Of all publishers and receivers of a run: how many messages were sent at least. The paper wants 100 in an iteration."""
+    import polars as pl
+
+    messages = pl.read_parquet(folder / "messages.parquet", columns=["flow", "receiver"])
+    return None if messages.is_empty() else int(messages.group_by("flow", "receiver").len()["len"].to_numpy().min())
+
+
 LEAST_SENT, MOST_MISSING = 0.98, 0.01
 """Shares of what is declared: below, or above, a run is none of the load that it is called after."""
 
@@ -127,6 +135,27 @@ def channels(folder: Path, scenario: Scenario) -> dict[str, int]:
         if publisher and datetime.fromisoformat(entry["time"]).timestamp() < end:
             last[entry["id"]] = entry["outcome"]
     return dict(sorted(Counter(last.values()).items()))
+
+
+def background(folder: Path, scenario: Scenario, stretch: int = 1) -> list[dict[str, Any]]:
+    """What arrived of each of the article's sources of background while the run measured, on the wire, its receivers together (`declared_bps`,
+    `measured_bps`: of the network that is not stretched)."""
+    import polars as pl
+
+    frames = pl.read_parquet(folder / "frames.parquet", columns=["stream", "wire_bytes", "ingress_ns", "delivered_ns"])
+    came = frames.filter(pl.col("ingress_ns").is_between(0, scenario.run.duration_ns) & (pl.col("delivered_ns") >= 0))
+    streams = came["stream"].cast(pl.String)
+    by_stream = dict(came.group_by(streams).agg(pl.col("wire_bytes").cast(pl.Int64).sum()).iter_rows())
+    found: dict[str, dict[str, Any]] = {}
+    for source in scenario.background:
+        entry = found.setdefault(
+            name := source.name.partition("[")[0],
+            {"name": name, "program": source.program, "declared_bps": 0, "measured_bps": 0},
+        )
+        entry["declared_bps"] += (source.rate_bps or 0) * stretch
+        carried = by_stream.get(f"background/{source.name}", 0)
+        entry["measured_bps"] += round(carried * 8e9 / scenario.run.duration_ns * stretch)
+    return list(found.values())
 
 
 def certificate(summary: Mapping[str, Any]) -> dict[str, Any]:

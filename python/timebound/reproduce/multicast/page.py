@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from timebound.report.document import document, facts, section
 from timebound.report.markup import Markup, el, join
 from timebound.report.palette import paint
@@ -180,6 +182,7 @@ def render(result: Mapping[str, Any], drawn: Mapping[str, Markup]) -> str:
     body = el(
         "main",
         join(loads, "\n"),
+        *_iterations(result),
         section("statements", "What the paper says", _statements(result["statements"])),
         section("cells", "How each cell was run", _runs(result)),
         section("assumptions", "How to read it", el("ul", *(el("li", words) for words in ASSUMPTIONS))),
@@ -269,7 +272,16 @@ def _runs(result: Mapping[str, Any]) -> Markup:
     for cell in result["cells"]:
         channels = ", ".join(f"{number} {outcome}" for outcome, number in cell["channels"].items())
         asked = f"requests for channels: {channels}" if channels else ""
-        said = [VERDICTS[cell["verdict"]], cell["not_emulated"] or "", asked, *cell["reasons"][:3]]
+        fewest = cell["fewest_messages"]
+        sent = "" if fewest is None else f"at least {fewest} messages of every publisher in an iteration"
+        said = [
+            VERDICTS[cell["verdict"]],
+            cell["not_emulated"] or "",
+            asked,
+            sent,
+            background(cell),
+            *cell["reasons"][:3],
+        ]
         busiest = ", ".join(f"{port['port']} {port['utilisation']:.2f}" for port in cell["busiest"][:3])
         unbounded = sorted({entry["reason"] for entry in cell["paths"] if entry["reason"]})
         rows.append(
@@ -289,6 +301,46 @@ def _runs(result: Mapping[str, Any]) -> Markup:
     return Table(
         "table-cells", "A cell that the machine disturbed is run once more.", columns, rows, len(rows)
     ).render()
+
+
+def _iterations(result: Mapping[str, Any]) -> list[Markup]:
+    """The distribution of the worst latency of each iteration, where there are several."""
+    rows = []
+    for cell in result["cells"]:
+        for entry in cell["paths"]:
+            for kind in ("emulated", "simulated"):
+                if entry[kind] is None or len(entry[kind]["worst_of_iterations_us"]) < 2:
+                    continue
+                worst = entry[kind]["worst_of_iterations_us"]
+                marks = [float(value) for value in np.quantile(worst, [0, 0.25, 0.5, 0.75, 1])]
+                name = f"{cell['load']}, {entry['path']} {entry['topic']}, {SHORT[cell['protocol']]}, {kind}"
+                cells = [Cell(time_text(mark), mark, True) for mark in marks]
+                rows.append(
+                    Row(name, [*cells, Cell(str(len(worst)), len(worst), True)], bad=cell["verdict"] == "disturbed")
+                )
+    if not rows:
+        return []
+    columns = ["load, path, topic, stack", "least", "25 %", "median", "75 %", "most", "iterations"]
+    caption = "Of each iteration the worst latency, as the paper takes it; over all iterations."
+    return [
+        section(
+            "iterations",
+            "Worst of each iteration",
+            Table("table-iterations", caption, columns, rows, len(rows)).render(),
+        )
+    ]
+
+
+def background(cell: Mapping[str, Any]) -> str:
+    """Who made the background traffic of an emulated cell, and what came of it; empty where nothing was emulated."""
+    if not cell["background_sources"]:
+        return ""
+    rates = [
+        f"{source['name']} {source['measured_bps'] / 1e6:.2f} of {source['declared_bps'] / 1e6:.2f}"
+        for source in cell["background_sources"]
+    ]
+    maker = "by the programs themselves" if cell["background"] == "tools" else "by generators"
+    return f"background {maker}, Mbit/s on the wire that arrived, of what is declared: {', '.join(rates)}"
 
 
 def _statements(found: list[dict[str, Any]]) -> Markup:
