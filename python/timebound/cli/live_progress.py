@@ -9,6 +9,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 
+MOST_BARS = 12
+"""An experiment of a thousand iterations has thousands of parts; a terminal shows the last ones."""
+
+
 class TerminalProgress:
     """`timebound.engine.progress.Progress` with rich bars; a context manager."""
 
@@ -37,6 +41,8 @@ class TerminalProgress:
         """A new part begins."""
         self._finish()
         self._task = self._bars.add_task(text, total=1.0, part=name)
+        for old in self._bars.task_ids[:-MOST_BARS]:
+            self._bars.remove_task(old)
         if self._plain and not self._quiet:
             self._console.print(f"{name}: {text}", highlight=False)
 
