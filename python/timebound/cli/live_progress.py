@@ -8,7 +8,6 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-
 MOST_BARS = 12
 """An experiment of a thousand iterations has thousands of parts; a terminal shows the last ones."""
 
