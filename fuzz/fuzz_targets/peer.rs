@@ -67,7 +67,7 @@ fuzz_target!(|data: &[u8]| {
                     let _ = sender.arrived(Time(now), 1, &arrived, &mut effects);
                 }
                 Control::From { stream, sequence } => receiver.from(stream, sequence, &mut here),
-                Control::Leave { stream } => receiver.leave(stream),
+                Control::Leave { stream } => receiver.leave(stream, &mut here),
                 Control::Release { stream, end, key } => {
                     receiver.release(stream, end, key, &mut here);
                 }

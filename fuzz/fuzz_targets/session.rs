@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use timebound_model::{Class, Span, Time};
-use timebound_protocol::intermediary::{Context, Event, Group, Groups, Limits, Outgoing, Room, Session, Step, Verdict};
+use timebound_protocol::intermediary::{Context, Event, Group, Groups, Limits, Outgoing, Relay, Room, Session, Step, Verdict};
 use timebound_protocol::peer::message::Message;
 
 const CONNECT: &[u8] = b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x01c";
@@ -24,7 +24,10 @@ fuzz_target!(|data: &[u8]| {
     };
     let room = Arc::new(Room::default());
     room.set(how & 16 == 0);
-    let groups = Groups::new(vec![Group { number: 0, topic: "+".to_owned(), priority: 5, owner: None, room }]);
+    let groups = Groups::new(
+        vec![Group { number: 0, topic: "+".to_owned(), priority: 5, owner: None, room: Arc::clone(&room) }],
+        vec![Relay { number: 2, interests: vec!["a/#".to_owned()], room }],
+    );
     let mut session = Session::new((how & 1 != 0).then_some("name"));
     let (mut up, mut down): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
     if how & 2 != 0 {
@@ -41,6 +44,7 @@ fuzz_target!(|data: &[u8]| {
             control: how & 4 == 0,
             limits: &limits,
             groups: (how & 8 == 0).then_some(&groups),
+            interests: how & 32 == 0,
             connection: 1,
         };
         loop {

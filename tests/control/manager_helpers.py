@@ -48,7 +48,7 @@ STATS: dict[str, Any] = {
     "refusals": {"connect": 1, "publish": 2, "dropped": 3, "subscribe": 4}, "offences": {"malformed": 1, "too_large": 2, "quota": 3, "rate": 4},
     "broker_failures": 0, "handshake_failures": 0, "handshake_timeouts": 0, "events_lost": 0, "control": True,
     "peers": {
-        "connections": 2, "sent": 10, "datagrams_again": 3, "undelivered": 1, "members_lost": 1, "waiting": 4, "received": 5, "injected": 5,
+        "connections": 2, "sent": 10, "relayed": {"m2": 7}, "datagrams_again": 3, "undelivered": 1, "members_lost": 1, "waiting": 4, "received": 5, "injected": 5,
         "refused": 0, "dropped": 0, "repeated": 2, "datagrams_repeated": 1, "datagrams_missed": 0, "foreign": 0,
     },
 }  # fmt: skip

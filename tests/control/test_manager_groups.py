@@ -97,6 +97,54 @@ def test_a_member_that_nobody_knows_stays_one_so_that_its_loss_is_told() -> None
     assert wanted(found, "m1")["peers"] == [PEER_2]
 
 
+def interested(**filters: tuple[str, ...]) -> Tables:
+    """The managers, some with interests."""
+    rows = {id: replace(row, interests=filters.get(id, ())) for id, row in MANAGERS.items()}
+    return Tables(managers=rows, groups={"g1": group("g1", "m1", "m2")})
+
+
+def test_a_relay_leads_to_every_other_network_that_wants_something() -> None:
+    found = wanted(interested(m1=("x",), m3=("plant/#", "hall/1"), m4=("y",), m5=("z",)), "m1", relay=True)
+    assert [each["id"] for each in found["sends"]] == ["g1", "relay-m3"]
+    assert found["sends"][1] == {
+        "id": "relay-m3", "topic": "#", "priority": 0, "address": "10.0.3.5", "members": ["m3"], "interests": ["plant/#", "hall/1"],
+    }  # fmt: skip
+    # Whoever may send is heard, whatever is wanted here at this moment.
+    assert found["receives"] == [
+        {"id": f"relay-{each}", "topic": "#", "priority": 0, "address": "10.0.1.5", "origin": each, "relay": True}
+        for each in ("m2", "m3")
+    ]
+    assert [each["name"] for each in found["peers"]] == ["m2", "m3"]
+    assert wanted(interested(m3=("x",)), "m1")["sends"] == wanted(interested(), "m1")["sends"]
+
+
+def test_a_member_of_a_group_has_a_relay_too_for_what_the_group_does_not_carry() -> None:
+    found = wanted(interested(m2=("#",)), "m1", relay=True)
+    assert [each["id"] for each in found["sends"]] == ["g1", "relay-m2"]
+
+
+def test_managers_without_an_address_or_network_have_no_relay() -> None:
+    rows = interested(m1=("x",), m2=("x",))
+    assert wanted(rows, "m5", relay=True) == {"peers": [], "sends": [], "receives": []}
+    assert wanted(rows, "m9", relay=True) == {"peers": [], "sends": [], "receives": []}
+    silent = replace(rows, managers={**rows.managers, "m1": manager("m1", "A")})
+    assert wanted(replace(silent, groups={}), "m1", relay=True) == {"peers": [], "sends": [], "receives": []}
+
+
+def test_of_two_rows_with_one_address_the_one_that_lives_is_meant_unless_a_group_says_otherwise() -> None:
+    rows = interested(m3=("x",))
+    old = replace(manager("m0", "C", "10.0.3.5"), interests=("y",), beat_ns=5)
+    own = replace(manager("m8", "D", "10.0.1.5"), interests=("y",), beat_ns=5)
+    for beat, expected in [(9, "m3"), (4, "m0")]:
+        living = replace(rows.managers["m3"], beat_ns=beat)
+        several = replace(rows, managers={**rows.managers, "m3": living, "m0": old, "m8": own})
+        found = wanted(several, "m1", relay=True)
+        assert [each["name"] for each in found["peers"]] == sorted(["m2", expected])
+        assert [each["id"] for each in found["sends"]] == ["g1", f"relay-{expected}"]
+        in_group = replace(several, groups={"g1": group("g1", "m1", "m3")})
+        assert [each["name"] for each in wanted(in_group, "m1", relay=True)["peers"]] == ["m2", "m3"]
+
+
 def write(folder: Path, url: str = "file:/tmp/t.db", more: str = "network: A\npeer: 127.0.0.1:1884\n") -> Path:
     file = folder / "manager.yaml"
     file.write_text(
@@ -112,7 +160,7 @@ def test_the_configuration(tmp_path: Path) -> None:
     assert said.core["network"] == "A"
     assert said.core["peer"] == {
         "address": "10.0.1.5", "port": 1884, "interface_address": None, "ttl": 4, "state": str(tmp_path / "m1.state"),
-        "user": "t", "password": "geheim", "join_ms": 2_000, "silence_ms": 5_000,
+        "user": "t", "password": "geheim", "relay": True, "join_ms": 2_000, "silence_ms": 5_000,
     }  # fmt: skip
     assert "geheim" not in repr(said)
     assert any("in clear" in each.message for each in warnings if each.hint and "tunnel" in each.hint)
@@ -194,4 +242,14 @@ def test_the_service_says_where_it_is_and_follows_the_table(
     wait_for(lambda: last()["sends"][0]["members"] == ["m2", "m3"])
     assert len(core.wanted) == told + 1
     controller.transact([Delete("groups", "g1")])
-    wait_for(lambda: last() == {"peers": [], "sends": [], "receives": []})
+    relay = {"id": "relay-m2", "topic": "#", "priority": 0, "address": "127.0.0.1"}
+    heard = {**relay, "origin": "m2", "relay": True}
+    wait_for(lambda: last() == {"peers": [PEER_2], "sends": [], "receives": [heard]})
+    # What clients are subscribed to is told to all, and what others tell is used.
+    core.events.put(json.dumps({"kind": "interests", "filters": ["hall/1", "plant/#"]}))
+    wait_for(lambda: controller.snapshot().managers["m1"].interests == ("hall/1", "plant/#"))
+    other.transact([Put(replace(MANAGERS["m2"], interests=("plant/a",)))])
+    wait_for(lambda: [each["id"] for each in last()["sends"]] == ["relay-m2"])
+    assert last()["sends"] == [{**relay, "address": "10.0.2.5", "members": ["m2"], "interests": ["plant/a"]}]
+    core.events.put(json.dumps({"kind": "interests", "filters": []}))
+    wait_for(lambda: controller.snapshot().managers["m1"].interests == ())

@@ -37,7 +37,7 @@ def free_port() -> int:
 class Network:
     """An edge network: a broker with a manager before it."""
 
-    def __init__(self, folder: Path, number: int, peer_port: int, store: str) -> None:
+    def __init__(self, folder: Path, number: int, peer_port: int, store: str, peer: str = "") -> None:
         self.folder = folder
         self.folder.mkdir()
         self.broker_port, self.port, self.http = free_port(), free_port(), free_port()
@@ -47,7 +47,7 @@ class Network:
         (folder / "manager.yaml").write_text(
             f"name: m{number}\nlisten: 127.0.0.1:{self.port}\nbroker: 127.0.0.1:{self.broker_port}\nstore: '{store}'\n"
             f"http: 127.0.0.1:{self.http}\naudit: audit.jsonl\nnetwork: hall-{number}\n"
-            f"peer: {{address: 127.2.0.{number}, port: {peer_port}, state: peers.state, silence: 20 s}}\n"
+            f"peer: {{address: 127.2.0.{number}, port: {peer_port}, state: peers.state, silence: 20 s{peer}}}\n"
         )
         assert MOSQUITTO is not None
         self._processes: list[subprocess.Popen[Any]] = []

@@ -16,6 +16,7 @@
 //! {"kind": "offence", "client_id": "press", "client_address": "10.0.0.1", "reason": "packet too large"}
 //! {"kind": "group", "id": "g1", "state": "waiting", "missing": ["m3"], "lost": ["m2"]}
 //! {"kind": "undelivered", "group": "g1", "member": "m2", "messages": 3, "reason": "the member is lost"}
+//! {"kind": "interests", "filters": ["plant/+", "hall/1"]}
 //! {"kind": "peering", "about": "m2", "problem": "10.0.2.5:1884: connection refused"}
 //! ```
 //!
@@ -24,6 +25,7 @@
 //! the same revision (a channel broke, a better one was found): the last one counts. Verdicts about what is no more are passed over.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -78,11 +80,17 @@ pub struct Peering {
     /// Milliseconds for which the first data of a group waits for its members.
     #[serde(default = "join_ms")]
     pub join_ms: u64,
+    /// Does it pass on to other networks as best effort what no group carries, and say what is wanted in its own?
+    #[serde(default = "relay")]
+    pub relay: bool,
     /// Milliseconds after which a member that should acknowledge something and does not is lost.
     #[serde(default = "silence_ms")]
     pub silence_ms: u64,
 }
 
+const fn relay() -> bool {
+    true
+}
 const fn ttl() -> u8 {
     8
 }
@@ -132,6 +140,9 @@ pub struct Send {
     /// What is reserved for it; `None`: not known, and nothing is paced.
     #[serde(default)]
     pub reservation: Option<Reservation>,
+    /// It is no group but a relay: `address` is that of its only member, and it takes what matches these filters and no group carries there.
+    #[serde(default)]
+    pub interests: Option<Vec<String>>,
 }
 
 /// What the meter of a group's first switch lets pass (`rows.GroupRow`), counted on the wire: frames with preamble, check sequence and gap.
@@ -155,6 +166,9 @@ pub struct Receive {
     /// 0 to 7.
     pub priority: u8,
     pub address: Ipv4Addr,
+    /// It is no group but a relay: `address` is this manager's own.
+    #[serde(default)]
+    pub relay: bool,
 }
 
 const fn hold_ms() -> u64 {
@@ -320,6 +334,8 @@ pub enum Event {
         messages: u64,
         reason: String,
     },
+    /// What clients of this manager are subscribed to, when this changes: as few filters as match all of it.
+    Interests { filters: Vec<String> },
     /// Something between this manager and another, or its broker, does not work; or does again (`problem` is empty).
     Peering { about: String, problem: String },
 }
@@ -479,12 +495,14 @@ pub struct Offences {
 }
 
 /// Messages to and from other networks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Peers {
     /// Gauge: connections to managers that are members of groups.
     pub connections: u64,
     /// Messages sent to groups.
     pub sent: u64,
+    /// Messages sent to one other manager as best effort, by its name.
+    pub relayed: BTreeMap<String, u64>,
     /// Datagrams sent again to one member.
     pub datagrams_again: u64,
     /// Messages with QoS 1 or 2, once for each member that is lost and did not take it.

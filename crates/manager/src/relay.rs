@@ -380,6 +380,11 @@ impl Relay {
     pub(crate) async fn finish(mut self, stop: Stop) {
         self.broker = None;
         self.session.closed(self.worker.now());
+        self.tell_peers();
+        if let Some(peers) = self.worker.peers.as_ref().filter(|peers| peers.relays) {
+            let connection = self.handle.number();
+            peers.order(peers::Order::Closed { connection });
+        }
         self.reporter.report(&mut self.session, &self.client);
         self.reporter.closed();
         self.worker.forget(&self.handle);

@@ -168,6 +168,7 @@ impl Worker {
             control: self.control.load(Ordering::Relaxed),
             limits: &self.limits,
             groups,
+            interests: self.peers.as_ref().is_some_and(|peers| peers.relays),
             connection,
         }
     }

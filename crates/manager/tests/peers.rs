@@ -78,6 +78,223 @@ impl Site {
     }
 }
 
+impl Site {
+    /// Group (if any) and relays of `m1`: numbers of managers with what is wanted there.
+    fn relays(&self, manager: &Manager, group: Option<u8>, relays: &[(u8, &str)]) {
+        let mut sends: Vec<Value> = relays
+            .iter()
+            .map(|(number, filter)| {
+                json!({"id": format!("relay-m{number}"), "topic": "#", "priority": 0, "address": self.address(*number),
+                    "members": [format!("m{number}")], "interests": [filter]})
+            })
+            .collect();
+        sends.extend(group.map(|number| {
+            json!({"id": "g1", "topic": "plant/#", "priority": 5, "address": GROUP, "members": [format!("m{number}")]})
+        }));
+        let peers: Vec<Value> = (2..=3).map(|number| self.peer(number)).collect();
+        let groups = json!({"peers": peers, "sends": sends, "receives": []});
+        manager.groups(serde_json::from_value(groups).unwrap()).unwrap();
+    }
+
+    /// Manager `number` takes what `m1` relays, and what it sends to the group.
+    fn relayed(&self, manager: &Manager, number: u8, is_member: bool) {
+        let mut receives = vec![
+            json!({"id": "relay-m1", "origin": "m1", "topic": "#", "priority": 0,
+            "address": self.address(number), "relay": true}),
+        ];
+        if is_member {
+            receives.push(
+                json!({"id": "g1", "origin": "m1", "topic": "plant/#", "priority": 5, "address": GROUP}),
+            );
+        }
+        let groups = json!({"peers": [self.peer(1)], "sends": [], "receives": receives});
+        manager.groups(serde_json::from_value(groups).unwrap()).unwrap();
+    }
+}
+
+/// Three networks; messages of the first one are relayed.
+fn three(test: u8) -> Option<(Site, Vec<Mosquitto>, Vec<Manager>)> {
+    let brokers: Vec<Mosquitto> = (0..3).map_while(|_| Mosquitto::start("")).collect();
+    let site = Site::new(test);
+    let start = |(at, broker): (usize, &Mosquitto)| {
+        let state = broker.path("state");
+        site.start(
+            at as u8 + 1,
+            broker.port,
+            Some(&state),
+            Some(tenth(at as u64 + 7)),
+        )
+    };
+    let managers: Vec<Manager> = brokers.iter().enumerate().map(start).collect();
+    (brokers.len() == 3).then_some((site, brokers, managers))
+}
+
+#[test]
+fn without_a_group_messages_go_once_to_whoever_is_interested() {
+    let Some((site, brokers, managers)) = three(12) else {
+        return;
+    };
+    site.relayed(&managers[1], 2, false);
+    site.relayed(&managers[2], 3, false);
+    site.relays(&managers[0], None, &[(2, "plant/#"), (3, "other")]);
+    joined(&managers[0]);
+    joined(&managers[0]);
+    let port = managers[0].addresses()[0].port();
+    for qos in [1, 2, 0] {
+        let topic = format!("plant/{qos}");
+        let subscribers: Vec<Subscriber> = brokers
+            .iter()
+            .map(|broker| Subscriber::start(broker.port, &format!("s{qos}"), &topic, qos))
+            .collect();
+        let done = AtomicUsize::new(0);
+        publish_all(&|| port, &format!("p{qos}"), &topic, qos, 500, &done);
+        let all = numbers(500);
+        if qos > 0 {
+            soon("the other network has all", || {
+                subscribers[1].found().len() >= 500
+            });
+            assert_eq!(subscribers[1].found(), all, "QoS {qos}");
+        } else {
+            soon("the other network has most", || {
+                subscribers[1].found().len() >= 400
+            });
+            let (mut rest, found) = (all.iter(), subscribers[1].found());
+            assert!(
+                found.iter().all(|one| rest.any(|other| other == one)),
+                "{found:?}"
+            );
+        }
+        assert!(subscribers[2].found().is_empty());
+    }
+    let stats = managers[0].stats().peers;
+    assert_eq!((stats.sent, stats.undelivered, stats.members_lost), (0, 0, 0));
+    assert_eq!(
+        stats.relayed.into_iter().collect::<Vec<_>>(),
+        [("m2".to_owned(), 1_500)]
+    );
+    assert_eq!(managers[2].stats().peers.received, 0);
+}
+
+/// Whatever the table says, and in whatever order both ends see it: nothing is lost, nothing is there twice.
+#[test]
+fn a_group_that_comes_and_goes_costs_no_message_and_doubles_none() {
+    let Some((site, brokers, managers)) = three(13) else {
+        return;
+    };
+    let relays = [(2, "plant/#"), (3, "plant/#")];
+    site.relayed(&managers[1], 2, false);
+    site.relayed(&managers[2], 3, false);
+    site.relays(&managers[0], None, &relays);
+    joined(&managers[0]);
+    joined(&managers[0]);
+    let port = managers[0].addresses()[0].port();
+    for qos in [2, 1] {
+        let subscribers: Vec<Subscriber> = brokers
+            .iter()
+            .map(|broker| Subscriber::start(broker.port, &format!("s{qos}"), "plant/1", qos))
+            .collect();
+        let done = Arc::new(AtomicUsize::new(0));
+        let publisher = std::thread::spawn({
+            let done = Arc::clone(&done);
+            move || publish_all(&|| port, &format!("p{qos}"), "plant/1", qos, 3_000, &done)
+        });
+        let mut round = 0;
+        while !publisher.is_finished() {
+            let is_member = round % 2 == 0;
+            let origin = || site.relays(&managers[0], is_member.then_some(2), &relays);
+            let member = || site.relayed(&managers[1], 2, is_member);
+            if round % 4 < 2 {
+                origin();
+                member();
+            } else {
+                member();
+                origin();
+            }
+            round += 1;
+            std::thread::sleep(std::time::Duration::from_millis(20 + 17 * (round % 5)));
+        }
+        publisher.join().unwrap();
+        for remote in &subscribers[1..] {
+            soon("another network has all", || remote.found().len() >= 3_000);
+            let mut found = remote.found();
+            found.sort_by_key(|one| one.parse::<u32>().unwrap());
+            let wrong = found
+                .iter()
+                .zip(numbers(3_000))
+                .position(|(one, other)| *one != other);
+            assert_eq!((wrong, found.len()), (None, 3_000), "QoS {qos}, {round} changes");
+        }
+        assert!(round >= 4, "{round}");
+    }
+    let stats = managers[0].stats().peers;
+    assert_eq!((stats.undelivered, stats.members_lost), (0, 0));
+    assert!(stats.sent > 100 && stats.relayed["m2"] > 100, "{stats:?}");
+}
+
+#[test]
+fn what_is_guaranteed_does_not_wait_for_what_is_best_effort() {
+    let Some((site, brokers, managers)) = three(14) else {
+        return;
+    };
+    site.relayed(&managers[1], 2, true);
+    site.relayed(&managers[2], 3, false);
+    site.relays(&managers[0], Some(2), &[(2, "plant/#"), (3, "plant/#")]);
+    (0..3).for_each(|_| joined(&managers[0]));
+    let subscribers: Vec<Subscriber> = brokers
+        .iter()
+        .map(|broker| Subscriber::start(broker.port, "s", "plant/1", 2))
+        .collect();
+    brokers[2].pause(true);
+    let (port, done) = (managers[0].addresses()[0].port(), AtomicUsize::new(0));
+    let began = Instant::now();
+    publish_all(&|| port, "p", "plant/1", 2, 300, &done);
+    assert!(
+        began.elapsed().as_millis() < 7_000,
+        "the paused one is lost after 8 s"
+    );
+    soon("the member has all", || subscribers[1].found().len() >= 300);
+    assert_eq!(subscribers[1].found(), numbers(300));
+    brokers[2].pause(false);
+    soon("the other one has all", || subscribers[2].found().len() >= 300);
+    assert_eq!(subscribers[2].found(), numbers(300));
+    assert_eq!(managers[0].stats().peers.undelivered, 0);
+}
+
+#[test]
+fn what_clients_subscribe_to_is_told_as_it_changes() {
+    let Some(broker) = Mosquitto::start("") else {
+        return;
+    };
+    let site = Site::new(15);
+    let manager = site.start(1, broker.port, None, None);
+    let filters = || event(&manager, "interests")["filters"].clone();
+    let mut client = dial(&manager);
+    client.write_all(&connect("one")).unwrap();
+    expect(&mut client, &[0x20]);
+    let subscribe = |id: u8, filter: &str| packet(0x82, &[&[0, id, 0], &text(filter), &[1]]);
+    client
+        .write_all(
+            &[
+                subscribe(1, "plant/+"),
+                subscribe(2, "$share/g/plant/1"),
+                subscribe(3, "hall"),
+            ]
+            .concat(),
+        )
+        .unwrap();
+    // They may be told one after the other.
+    let mut told = filters();
+    while told != json!(["hall", "plant/+"]) {
+        told = filters();
+    }
+    client
+        .write_all(&packet(0xa2, &[&[0, 4, 0], &text("plant/+")]))
+        .unwrap();
+    assert_eq!(filters(), json!(["hall", "plant/1"]));
+    drop(client);
+    assert_eq!(filters(), json!([]));
+}
+
 /// Every tenth datagram, at random by a fixed seed.
 fn tenth(seed: u64) -> Loss {
     let state = AtomicU64::new(seed);

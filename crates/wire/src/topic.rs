@@ -48,6 +48,30 @@ pub fn matches(filter: &str, name: &str) -> bool {
     }
 }
 
+/// Does a filter match all that another one matches? Both are taken to be valid; what begins with `$` is not asked about.
+#[must_use]
+pub fn covers(wider: &str, other: &str) -> bool {
+    let mut others = other.split('/');
+    let mut filters = wider.split('/');
+    loop {
+        match (filters.next(), others.next()) {
+            (Some("#"), _) | (None, None) => return true,
+            (Some("+"), Some(one)) if one != "#" => {}
+            (Some(one), Some(other)) if one == other => {}
+            _ => return false,
+        }
+    }
+}
+
+/// A filter without `$share/GROUP/` (4.8.2).
+#[must_use]
+pub fn unshared(filter: &str) -> &str {
+    let group_and_filter = filter.strip_prefix("$share/");
+    group_and_filter
+        .and_then(|rest| rest.split_once('/'))
+        .map_or(filter, |(_, filter)| filter)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +124,18 @@ mod tests {
         assert!(!is_name("a/+") && !is_name("#") && is_name("/"));
     }
 
+    #[test]
+    fn a_shared_subscription_is_one_for_its_filter() {
+        for (filter, expected) in [
+            ("$share/g/a/+", "a/+"),
+            ("a", "a"),
+            ("$share/g", "$share/g"),
+            ("$share/g//a", "/a"),
+        ] {
+            assert_eq!(unshared(filter), expected);
+        }
+    }
+
     /// Level by level from the front, by recursion.
     fn simply(filter: &[&str], name: &[&str]) -> bool {
         match (filter, name) {
@@ -118,6 +154,18 @@ mod tests {
             let (f, n): (&'static str, &'static str) = (filter.clone().leak(), name.clone().leak());
             let hidden = name.starts_with('$') && (filter.starts_with('#') || filter.starts_with('+'));
             prop_assert_eq!(matches(&filter, &name), !hidden && simply(&levels(f), &levels(n)));
+        }
+
+        #[test]
+        fn what_is_covered_matches_nothing_more(
+            wider in "([ab+]?(/[ab+]?){0,2}(/#)?)|#", other in "([ab+]?(/[ab+]?){0,2}(/#)?)|#", name in "[ab]?(/[ab]?){0,3}",
+        ) {
+            prop_assume!(is_filter(&wider) && is_filter(&other) && is_name(&name));
+            if covers(&wider, &other) && matches(&other, &name) {
+                prop_assert!(matches(&wider, &name), "{} {} {}", wider, other, name);
+            }
+            prop_assert!(covers("#", &other) && covers(&other, &other));
+            prop_assert_eq!(covers(&wider, &name), matches(&wider, &name));
         }
 
         #[test]

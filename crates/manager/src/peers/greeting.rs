@@ -163,8 +163,13 @@ impl Hub {
         }
         self.incoming
             .retain(|stream, incoming| incoming.peer != peer || stream.life == life);
-        for sending in self.sends.values_mut() {
-            sending.restarted(now, peer);
+        let groups: Vec<u32> = self.sends.keys().copied().collect();
+        for (group, which) in groups.into_iter().flat_map(|group| [(group, 0), (group, 1)]) {
+            let mut effects = Vec::new();
+            if let Some(sending) = self.sends.get_mut(&group) {
+                sending.streams[which].sender.restarted(now, peer, &mut effects);
+            }
+            self.apply(group, which, effects);
         }
     }
 

@@ -6,7 +6,7 @@ use super::inbox::{Inbox, Input};
 use super::journal::Journal;
 use super::receiving::{Broker, Incoming};
 use super::sending::{Dial, Sending};
-use super::{Counters, Handle, Loss, Order, datagrams, links};
+use super::{Counters, Handle, Loss, Order, datagrams, links, relays};
 use crate::contract::{Event, Groups, Peering, Receive};
 use crate::start::{self, StartError};
 use crate::worker::{self, Shared};
@@ -64,6 +64,7 @@ pub(crate) fn prepare(said: &Peering, loss: Option<Loss>) -> Result<Prepared, St
         orders,
         handle: Handle {
             orders: sender,
+            relays: said.relay,
             counters: Arc::default(),
         },
     })
@@ -111,6 +112,7 @@ pub(crate) fn run(
             streams: BTreeMap::new(),
             last_number: 0,
             unreleased: BTreeMap::new(),
+            interests: relays::Told::default(),
             receives: Vec::new(),
             incoming: BTreeMap::new(),
             joined: BTreeMap::new(),
@@ -147,8 +149,10 @@ pub(super) struct Hub {
     /// Group and reliability of each stream that is sent.
     pub(super) streams: BTreeMap<u32, (u32, bool)>,
     pub(super) last_number: u32,
-    /// QoS 2 messages of this life that were sent and not released: where they end, and their class.
-    pub(super) unreleased: BTreeMap<u64, (StreamId, u64)>,
+    /// QoS 2 messages of this life that were sent and not released: streams, and where they end there.
+    pub(super) unreleased: BTreeMap<u64, Vec<(StreamId, u64)>>,
+    /// What clients of this manager are subscribed to.
+    pub(super) interests: relays::Told,
     pub(super) receives: Vec<Receive>,
     pub(super) incoming: BTreeMap<StreamId, Incoming>,
     /// Groups that are joined, with who reads their sockets.
@@ -194,7 +198,7 @@ impl Hub {
     fn due(&self) -> Time {
         let now = self.now();
         let sends = self.sends.values().filter_map(|sending| sending.due(now));
-        let tell = self.tell_at.into_iter();
+        let tell = self.tell_at.into_iter().chain(self.interests.due());
         sends
             .chain(tell)
             .min()
@@ -206,6 +210,10 @@ impl Hub {
         match input {
             Input::Order(Order::Wanted(groups)) => self.wanted(*groups),
             Input::Order(Order::Outgoing { connection, outgoing }) => self.outgoing(connection, outgoing),
+            Input::Order(Order::Closed { connection }) => {
+                let now = self.now();
+                self.interests.of.closed(now, connection);
+            }
             Input::Order(Order::Stop) => {}
             Input::Datagram { from, bytes } => self.datagram(from, &bytes),
             Input::Opened {
@@ -244,6 +252,7 @@ impl Hub {
         self.look_at_sends(now);
         self.look_at_receives(now);
         self.flush_brokers(now);
+        self.look_at_interests(now);
         for (stream, report) in std::mem::take(&mut self.reports) {
             let link = self.incoming.get(&stream).map(|incoming| incoming.link);
             if let Some(link) = link {
@@ -346,5 +355,29 @@ impl Hub {
         }
         self.wanted_sends(groups.sends);
         self.wanted_receives(groups.receives);
+        self.lose_strangers();
+    }
+
+    /// Who is known no more and has yet to leave something cannot be reached.
+    fn lose_strangers(&mut self) {
+        let places: Vec<(u32, usize)> = self
+            .sends
+            .keys()
+            .flat_map(|group| [(*group, 0), (*group, 1)])
+            .collect();
+        for (group, which) in places {
+            let mut effects = Vec::new();
+            if let Some(sending) = self.sends.get_mut(&group) {
+                let sender = &mut sending.streams[which].sender;
+                let gone: Vec<PeerId> = sender
+                    .peers()
+                    .filter(|peer| self.peers.get(peer).is_none_or(|peer| peer.address.is_none()))
+                    .filter(|peer| !sending.members.contains(peer))
+                    .collect();
+                gone.into_iter().for_each(|peer| sender.lost(peer, &mut effects));
+            }
+            self.apply(group, which, effects);
+        }
+        self.look_at_closing();
     }
 }

@@ -12,7 +12,7 @@ use timebound_model::Time;
 use timebound_protocol::intermediary::{Group, Groups, Room};
 use timebound_protocol::peer::control::Control;
 use timebound_protocol::peer::pacing::Pacer;
-use timebound_protocol::peer::sender::{Effect, Sender};
+use timebound_protocol::peer::sender::Sender;
 use timebound_protocol::peer::{PeerId, StreamId};
 
 /// Releases that wait for the connection to a member.
@@ -23,21 +23,33 @@ impl Hub {
         let gone: Vec<u32> = self
             .sends
             .iter()
-            .filter(|(_, sending)| !wanted.iter().any(|said| sending.is_same(said)))
+            .filter(|(_, sending)| !sending.closing && !wanted.iter().any(|said| sending.is_same(said)))
             .map(|(number, _)| *number)
             .collect();
         gone.into_iter().for_each(|number| self.close_group(number));
         for said in wanted {
             let members: BTreeSet<PeerId> = said.members.iter().map(|name| self.peer_id(name)).collect();
-            let found = self.sends.iter().find(|(_, sending)| sending.is_same(&said));
+            let found = self
+                .sends
+                .iter()
+                .find(|(_, sending)| !sending.closing && sending.is_same(&said));
             let number = found.map(|(number, _)| *number);
             let number = number.unwrap_or_else(|| self.open_group(&said));
             self.change_members(number, said, members);
         }
+        self.look_at_dials();
+        self.tell_connections();
+    }
+
+    /// Connections that are needed are there, and no others.
+    fn look_at_dials(&mut self) {
         let needed: BTreeSet<(PeerId, u8)> = self
             .sends
             .values()
-            .flat_map(|sending| sending.members.iter().map(|peer| (*peer, sending.said.priority)))
+            .flat_map(|sending| {
+                let class = sending.said.priority;
+                sending.peers().into_iter().map(move |peer| (peer, class))
+            })
             .collect();
         let idle: Vec<_> = self
             .dials
@@ -47,9 +59,14 @@ impl Hub {
             .collect();
         idle.into_iter().for_each(|dial| self.hang_up(dial));
         needed.into_iter().for_each(|dial| self.dial(dial));
+    }
+
+    /// Connections of clients are told where what they publish goes.
+    fn tell_connections(&self) {
         let list: Vec<Group> = self
             .sends
             .iter()
+            .filter(|(_, sending)| !sending.is_relay() && !sending.closing)
             .map(|(number, sending)| Group {
                 number: *number,
                 topic: sending.said.topic.clone(),
@@ -62,7 +79,8 @@ impl Hub {
                 room: Arc::clone(&sending.room),
             })
             .collect();
-        let groups = (!list.is_empty()).then(|| Arc::new(Groups::new(list)));
+        let relays = self.relays();
+        let groups = (!list.is_empty() || !relays.is_empty()).then(|| Arc::new(Groups::new(list, relays)));
         for worker in &self.workers {
             drop(worker.send(worker::Order::Groups(groups.clone())));
         }
@@ -84,6 +102,7 @@ impl Hub {
                 sender: Sender::new(id, reliable, limits),
                 waiting: VecDeque::new(),
                 under_way: VecDeque::new(),
+                late: Vec::new(),
             }
         });
         let [one, other] = &mut streams;
@@ -95,6 +114,7 @@ impl Hub {
             streams,
             pacer,
             room: Arc::new(Room::default()),
+            closing: false,
             told: None,
         };
         self.sends.insert(group, sending);
@@ -121,10 +141,8 @@ impl Hub {
                     .invite(now, *peer, invitation, &mut effects);
             }
             let left: Vec<PeerId> = sending.members.difference(&members).copied().collect();
-            let stream = sending.streams[which].id;
             for peer in left {
-                effects.push(Effect::Tell(peer, Control::Leave { stream }));
-                sending.streams[which].sender.leave(peer, &mut effects);
+                sending.streams[which].sender.part(now, peer, &mut effects);
             }
             self.apply(group, which, effects);
         }
@@ -134,20 +152,52 @@ impl Hub {
         (0..2).for_each(|which| self.flush(group, which));
     }
 
-    /// A group is no more: members are let go, and nobody waits for it any longer.
+    /// A group is no more: what was sent its members may still take, what was not goes another way.
     pub(super) fn close_group(&mut self, group: u32) {
-        let Some(sending) = self.sends.get(&group) else {
+        let Some(sending) = self.sends.get_mut(&group) else {
             return;
         };
+        sending.closing = true;
         let said = sending.said.clone();
+        let waiting = [0, 1].map(|which: usize| std::mem::take(&mut sending.streams[which].waiting));
         self.change_members(group, said, BTreeSet::new());
+        for (which, publication) in waiting
+            .into_iter()
+            .enumerate()
+            .flat_map(|(which, waiting)| waiting.into_iter().map(move |publication| (which, publication)))
+        {
+            self.relay(which, publication, &BTreeSet::new());
+        }
+        self.look_at_closing();
+    }
+
+    /// Groups that are no more, and of which nobody has anything to take, go.
+    pub(super) fn look_at_closing(&mut self) {
+        let is_over = |sending: &Sending| {
+            sending.closing
+                && sending
+                    .streams
+                    .iter()
+                    .all(|stream| stream.sender.peers().next().is_none())
+        };
+        let over = self.sends.iter().filter(|(_, sending)| is_over(sending));
+        let over: Vec<u32> = over.map(|(number, _)| *number).collect();
+        for group in &over {
+            self.forget_group(*group);
+        }
+        if !over.is_empty() {
+            self.look_at_dials();
+        }
+    }
+
+    fn forget_group(&mut self, group: u32) {
         if let Some(sending) = self.sends.remove(&group) {
+            // Publishers of what is under way are told when it is dropped here.
             for stream in sending.streams {
                 self.streams.remove(&stream.id.number);
-                let waiting = stream.waiting.into_iter().map(|one| (one.connection, one.packet));
-                let left: Vec<(u64, u16)> = stream.under_way.into_iter().chain(waiting).collect();
-                left.into_iter()
-                    .for_each(|(connection, packet)| self.is_taken(connection, packet));
+                for (end, key) in stream.late {
+                    self.tell_release(&[(stream.id, end)], key);
+                }
             }
         }
     }
@@ -185,7 +235,7 @@ impl Hub {
         let groups: Vec<u32> = self
             .sends
             .iter()
-            .filter(|(_, sending)| sending.said.priority == class && sending.members.contains(&peer))
+            .filter(|(_, sending)| sending.said.priority == class && sending.peers().contains(&peer))
             .map(|(number, _)| *number)
             .collect();
         let port = self.said.port;
@@ -193,7 +243,12 @@ impl Hub {
         for group in groups {
             for which in 0..2 {
                 let mut effects = Vec::new();
-                if let Some(sending) = self.sends.get_mut(&group) {
+                let sending = self.sends.get_mut(&group);
+                if let Some(sending) = sending.filter(|sending| !sending.members.contains(&peer)) {
+                    // It may not have heard that it is to leave.
+                    sending.streams[which].sender.reconnected(now, peer, &mut effects);
+                } else if let Some(sending) = self.sends.get_mut(&group) {
+                    sending.streams[which].sender.reconnected(now, peer, &mut effects);
                     let invitation = sending.invitation(&sending.streams[which], port);
                     sending.streams[which]
                         .sender
@@ -233,7 +288,7 @@ impl Hub {
             .map(|(id, peer)| (*id, peer.name.clone()))
             .collect();
         let mut events = Vec::new();
-        for sending in self.sends.values_mut() {
+        for sending in self.sends.values_mut().filter(|sending| !sending.closing) {
             let (mut missing, mut lost) = (BTreeSet::new(), BTreeSet::new());
             for stream in &sending.streams {
                 let absent = stream.sender.absent();

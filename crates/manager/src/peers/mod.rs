@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Data goes by UDP from the sender's peer address and port to the group's address and the members' peer port, and to a member's own address
-//! where it is sent again ([`datagrams`]), all of it no faster than is reserved for the group (`timebound_protocol::peer::pacing`). What arrives is handed to the own broker by one client for each class ([`broker`]), and what must not be
+//! where it is sent again ([`datagrams`]), all of it no faster than is reserved for the group (`timebound_protocol::peer::pacing`). What no group
+//! carries to a member goes to its own address the first time, too, as best effort ([`relays`]). What arrives is handed to the own broker by one client for each class ([`broker`]), and what must not be
 //! handed over twice is written down before ([`journal`]).
 //!
 //! Only addresses of known peers are heard. Connections between peers are plain TCP: they belong into a network of their own, or a tunnel.
@@ -23,6 +24,7 @@ mod journal;
 mod links;
 mod members;
 mod receiving;
+mod relays;
 mod sending;
 
 pub(crate) use hub::{Prepared, prepare, run};
@@ -30,8 +32,8 @@ pub(crate) use hub::{Prepared, prepare, run};
 use crate::contract::Groups;
 use crate::counters::Counter;
 use crate::start::StartError;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use timebound_protocol::intermediary::Outgoing;
 use timebound_protocol::peer::pacing::FULL_FRAME;
 use timebound_wire::topic;
@@ -43,7 +45,14 @@ pub type Loss = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 /// What other threads tell the hub.
 pub(crate) enum Order {
     Wanted(Box<Groups>),
-    Outgoing { connection: u64, outgoing: Outgoing },
+    Outgoing {
+        connection: u64,
+        outgoing: Outgoing,
+    },
+    /// A connection of a client has ended.
+    Closed {
+        connection: u64,
+    },
     Stop,
 }
 
@@ -51,6 +60,8 @@ pub(crate) enum Order {
 #[derive(Clone)]
 pub(crate) struct Handle {
     orders: UnboundedSender<Order>,
+    /// Does it pass on what no group carries, and so want to know what clients are subscribed to?
+    pub(crate) relays: bool,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -66,6 +77,7 @@ impl Handle {
 pub(crate) struct Counters {
     pub(crate) connections: Counter,
     pub(crate) sent: Counter,
+    pub(crate) relayed: Mutex<BTreeMap<String, u64>>,
     pub(crate) datagrams_again: Counter,
     pub(crate) undelivered: Counter,
     pub(crate) members_lost: Counter,
@@ -85,6 +97,11 @@ impl Counters {
         crate::contract::Peers {
             connections: self.connections.get(),
             sent: self.sent.get(),
+            relayed: self
+                .relayed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
             datagrams_again: self.datagrams_again.get(),
             undelivered: self.undelivered.get(),
             members_lost: self.members_lost.get(),
@@ -122,14 +139,17 @@ pub(crate) fn check(groups: &Groups) -> Result<(), StartError> {
     let sends = groups
         .sends
         .iter()
-        .map(|one| (one.address, one.priority, &one.topic));
+        .map(|one| (one.address, one.priority, &one.topic, one.interests.is_some()));
     let receives = groups
         .receives
         .iter()
-        .map(|one| (one.address, one.priority, &one.topic));
-    for (address, priority, topic) in sends.chain(receives) {
-        if !address.is_multicast() {
-            return value("address", "a group has an address of 224.0.0.0/4");
+        .map(|one| (one.address, one.priority, &one.topic, one.relay));
+    for (address, priority, topic, is_relay) in sends.chain(receives) {
+        if address.is_multicast() == is_relay {
+            return value(
+                "address",
+                "a group has an address of 224.0.0.0/4, and a relay none of these",
+            );
         }
         if priority > 7 {
             return value("priority", "0 to 7");
@@ -137,6 +157,18 @@ pub(crate) fn check(groups: &Groups) -> Result<(), StartError> {
         if !topic::is_filter(topic) {
             return value("topic", "a topic name or filter");
         }
+    }
+    let filters = groups
+        .sends
+        .iter()
+        .filter_map(|one| one.interests.as_ref())
+        .flatten();
+    if !filters.into_iter().all(|filter| topic::is_filter(filter)) {
+        return value("sends[].interests", "topic names or filters");
+    }
+    let relays = groups.sends.iter().filter(|one| one.interests.is_some());
+    if relays.into_iter().any(|one| one.members.len() != 1) {
+        return value("sends[].members", "a relay has one");
     }
     let reserved = groups.sends.iter().filter_map(|one| one.reservation);
     if reserved.into_iter().any(|one| one.burst_bytes < FULL_FRAME) {

@@ -75,17 +75,19 @@ impl Hub {
         for class in classes {
             self.broker(class);
         }
+        // Who sends lets us go when its table says so, too: until then what is under way comes. Of whom nothing is known any more nothing comes.
         let unwanted: Vec<StreamId> = self
             .incoming
             .iter()
             .filter(|(_, incoming)| incoming.joined && !self.is_wanted(incoming))
+            .filter(|(_, incoming)| {
+                let peer = self.peers.get(&incoming.peer);
+                peer.is_none_or(|peer| peer.address.is_none())
+            })
             .map(|(stream, _)| *stream)
             .collect();
         for stream in unwanted {
             self.leave(stream, Time(0));
-            if let Some(link) = self.incoming.get(&stream).map(|incoming| incoming.link) {
-                self.tell_link(link, &Control::Leave { stream });
-            }
         }
     }
 
@@ -98,16 +100,25 @@ impl Hub {
         self.receives.iter().any(same)
     }
 
-    /// Nothing more of a stream is for us, until it is joined again.
+    /// Nothing more of a stream is for us, until it is joined again. Its sender is told up to where it was, and later what the broker has of that.
     fn leave(&mut self, stream: StreamId, not_before: Time) {
         let Some(incoming) = self.incoming.get_mut(&stream) else {
             return;
         };
         (incoming.joined, incoming.not_before) = (false, not_before);
-        let (peer, group) = (incoming.peer, incoming.group);
+        let (peer, group, link) = (incoming.peer, incoming.group, incoming.link);
+        let mut effects = Vec::new();
         if let Some(known) = self.peers.get_mut(&peer) {
-            known.receiver.leave(stream);
+            known.receiver.leave(stream, &mut effects);
         }
+        // In this order: it counts from the last report on.
+        self.reports.remove(&stream);
+        for effect in effects {
+            if let receiver::Effect::Tell(report) = effect {
+                self.tell_link(link, &Control::Arrived(report));
+            }
+        }
+        self.tell_link(link, &Control::Leave { stream });
         let others = self
             .incoming
             .values()
@@ -134,7 +145,7 @@ impl Hub {
                 let streams = self.incoming.values().filter(|one| one.peer == peer).count();
                 if !of_its_life(stream)
                     || port != self.said.port
-                    || !group.is_multicast()
+                    || !(group.is_multicast() || group == self.said.address)
                     || streams >= MOST_STREAMS
                 {
                     return false;
@@ -166,7 +177,11 @@ impl Hub {
             }
             Control::Leave { stream } if of_its_life(stream) => {
                 let again = self.now().after(AGAIN);
-                self.leave(stream, again);
+                if self.incoming.contains_key(&stream) {
+                    self.leave(stream, again);
+                } else {
+                    self.tell_link(link, &Control::Leave { stream });
+                }
             }
             Control::Release { stream, end, key } if of_its_life(stream) => {
                 let known = self.peers.get_mut(&peer);
@@ -282,9 +297,12 @@ impl Hub {
     }
 
     fn group_of(&self, stream: StreamId) -> String {
-        let incoming = self.incoming.get(&stream);
-        let found =
-            incoming.and_then(|incoming| self.receives.iter().find(|one| one.address == incoming.group));
+        let Some(incoming) = self.incoming.get(&stream) else {
+            return String::new();
+        };
+        let origin = self.name_of(incoming.peer);
+        let is_it = |one: &&Receive| one.address == incoming.group && one.origin == origin;
+        let found = self.receives.iter().find(is_it);
         found.map_or_else(String::new, |one| one.id.clone())
     }
 
@@ -388,10 +406,14 @@ impl Hub {
         let ready: Vec<(StreamId, Ipv4Addr)> = self
             .incoming
             .iter()
-            .filter(|(_, incoming)| {
+            .filter(|(stream, incoming)| {
                 !incoming.joined
                     && now >= incoming.not_before
                     && self.is_wanted(incoming)
+                    && !self
+                        .peers
+                        .get(&incoming.peer)
+                        .is_some_and(|peer| peer.receiver.has(**stream))
                     && self.links.contains_key(&incoming.link)
                     && self
                         .brokers
@@ -401,7 +423,7 @@ impl Hub {
             .map(|(stream, incoming)| (*stream, incoming.group))
             .collect();
         for (stream, group) in ready {
-            if !self.joined.contains_key(&group) {
+            if group.is_multicast() && !self.joined.contains_key(&group) {
                 let (inbox, loss) = (self.inbox.clone(), self.loss.clone());
                 match datagrams::join(&self.said, group, inbox, loss) {
                     Ok(task) => drop(self.joined.insert(group, task)),

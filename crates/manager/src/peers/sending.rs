@@ -5,13 +5,17 @@ use crate::contract::{self, GroupState, Send};
 use crate::worker;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use timebound_model::{Span, Time};
 use timebound_protocol::intermediary::{Outgoing, Room};
 use timebound_protocol::peer::control::Control;
+use timebound_protocol::peer::message;
 use timebound_protocol::peer::pacing::{Pacer, Reservation, Transmit};
 use timebound_protocol::peer::sender::{Effect, Refused, Sender, To};
 use timebound_protocol::peer::{PeerId, StreamId};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
 /// A connection to a member for a class.
@@ -24,12 +28,38 @@ pub(super) struct Dial {
     pub(super) releases: VecDeque<Control>,
 }
 
-/// A message for a group.
+/// A message that waits for its turn.
 pub(super) struct Publication {
-    pub(super) connection: u64,
-    pub(super) packet: u16,
+    /// Who waits for it.
+    pub(super) ack: Option<Rc<Ack>>,
+    /// Interested peers: what a group does not carry to them they take.
+    pub(super) relays: Vec<u32>,
     pub(super) key: u64,
-    pub(super) message: Vec<u8>,
+    /// Its publisher did not wait for it, and has released it.
+    pub(super) released: bool,
+    pub(super) message: Rc<Vec<u8>>,
+}
+
+/// A publisher that waits for its message to be taken: when the last part of it is dropped, taken or not, it is told. So nobody waits for ever.
+/// Only where all this ends it is not: its publisher sends it again to the next life.
+pub(super) struct Ack {
+    worker: Option<UnboundedSender<worker::Order>>,
+    shared: Arc<worker::Shared>,
+    connection: u64,
+    packet: u16,
+}
+
+impl Drop for Ack {
+    fn drop(&mut self) {
+        let (number, packet) = (self.connection, self.packet);
+        // What ends with this process nobody has taken.
+        if self.shared.stopping.load(Ordering::Relaxed) || std::thread::panicking() {
+            return;
+        }
+        if let Some(worker) = &self.worker {
+            drop(worker.send(worker::Order::Taken { number, packet }));
+        }
+    }
 }
 
 /// One of the two streams of a group.
@@ -37,8 +67,10 @@ pub(super) struct Stream {
     pub(super) id: StreamId,
     pub(super) sender: Sender,
     pub(super) waiting: VecDeque<Publication>,
-    /// Who waits for messages that were sent, in order: connection and packet identifier.
-    pub(super) under_way: VecDeque<(u64, u16)>,
+    /// Who waits for messages that were sent, in order.
+    pub(super) under_way: VecDeque<Option<Rc<Ack>>>,
+    /// Ends and keys of messages that were released before they were taken.
+    pub(super) late: Vec<(u64, u64)>,
 }
 
 /// A group to which is sent.
@@ -49,6 +81,8 @@ pub(super) struct Sending {
     pub(super) streams: [Stream; 2],
     pub(super) pacer: Pacer,
     pub(super) room: Arc<Room>,
+    /// It takes nothing new: members have yet to take what was sent.
+    pub(super) closing: bool,
     /// As it was told last.
     pub(super) told: Option<(GroupState, Vec<String>, Vec<String>)>,
 }
@@ -74,13 +108,20 @@ impl Sending {
         let streams = [&mut one.sender, &mut other.sender];
         self.pacer.reserve(now, reservation.map(reserved), streams);
     }
+    pub(super) const fn is_relay(&self) -> bool {
+        self.said.interests.is_some()
+    }
     pub(super) fn waiting(&self) -> usize {
         self.streams.iter().map(|stream| stream.waiting.len()).sum()
     }
-    pub(super) fn restarted(&mut self, now: Time, peer: PeerId) {
-        for stream in &mut self.streams {
-            stream.sender.restarted(now, peer);
-        }
+    /// Is a peer leaving it, with messages that it may still take, or is it all over?
+    pub(super) fn is_leaving(&self, peer: PeerId) -> bool {
+        self.streams[1].sender.is_leaving(peer)
+    }
+    /// Peers to whom there is something to say.
+    pub(super) fn peers(&self) -> BTreeSet<PeerId> {
+        let leaving = self.streams.iter().flat_map(|stream| stream.sender.peers());
+        leaving.chain(self.members.iter().copied()).collect()
     }
     pub(super) fn is_same(&self, said: &Send) -> bool {
         let old = &self.said;
@@ -137,7 +178,10 @@ impl Hub {
                 sender.has_joined(now, peer, &mut effects);
             }
             // It does not want it now; when it does again it says so.
-            Control::Leave { .. } => sender.lost(peer, &mut effects),
+            Control::Leave { .. } => {
+                self.members_changed = true;
+                sender.left(now, peer, &mut effects);
+            }
             Control::Arrived(report) => fits = sender.arrived(now, peer, report, &mut effects).is_ok(),
             _ => {}
         }
@@ -150,50 +194,132 @@ impl Hub {
         match outgoing {
             Outgoing::Message {
                 group,
+                relays,
                 packet,
                 qos,
                 key,
                 message,
             } => {
-                let which = usize::from(qos > 0);
                 let publication = Publication {
-                    connection,
-                    packet,
+                    ack: (qos > 0).then(|| Rc::new(self.ack(connection, packet))),
+                    relays,
                     key,
-                    message,
+                    released: false,
+                    message: Rc::new(message),
                 };
-                let Some(sending) = self.sends.get_mut(&group) else {
-                    // It was closed meanwhile.
-                    if qos > 0 {
-                        self.is_taken(connection, packet);
-                    }
-                    return;
-                };
-                let goes_on = sending.room.arrived(publication.message.len());
-                sending.streams[which].waiting.push_back(publication);
-                self.flush(group, which);
-                if goes_on {
-                    self.look();
-                }
+                self.publication(group, usize::from(qos > 0), publication);
             }
             Outgoing::Release { key } => self.release(key),
+            Outgoing::Greeted {
+                client_id,
+                resumed,
+                expiry_s,
+            } => self
+                .interests
+                .of
+                .greeted(connection, &client_id, resumed, expiry_s),
+            Outgoing::Subscribed { filters } => self.interests.of.subscribed(connection, filters),
+            Outgoing::Unsubscribed { filters } => self.interests.of.unsubscribed(connection, &filters),
         }
     }
 
-    /// Every member that may remember a key is told.
-    pub(super) fn release(&mut self, key: u64) {
-        let life = StreamId {
-            life: self.life,
-            number: 0,
+    fn ack(&self, connection: u64, packet: u16) -> Ack {
+        let at = connection % self.workers.len().max(1) as u64;
+        let worker = usize::try_from(at).ok().and_then(|at| self.workers.get(at));
+        Ack {
+            worker: worker.cloned(),
+            shared: Arc::clone(&self.shared),
+            connection,
+            packet,
+        }
+    }
+
+    /// A message has come from a connection: it goes to its group, or else to all relays that want it, and these are waited for.
+    fn publication(&mut self, group: Option<u32>, which: usize, publication: Publication) {
+        let bytes = publication.message.len();
+        let goes_to = match group {
+            Some(group) => vec![group],
+            None => publication.relays.clone(),
         };
-        let (stream, end) = self.unreleased.remove(&key).unwrap_or((life, 0));
-        let control = Control::Release { stream, end, key };
-        let mut told = BTreeSet::new();
-        let dials: Vec<_> = self.dials.keys().copied().collect();
-        for dial in dials {
-            if told.insert(dial.0) {
-                self.tell_member(dial, &control);
+        let mut goes_on = false;
+        for number in &goes_to {
+            let sending = self.sends.get(number);
+            goes_on |= sending.is_some_and(|sending| sending.room.arrived(bytes));
+        }
+        match group.and_then(|group| Some((group, self.sends.get_mut(&group)?))) {
+            Some((group, sending)) if !sending.closing => {
+                sending.streams[which].waiting.push_back(publication);
+                self.flush(group, which);
             }
+            // It was closed meanwhile, or there is none.
+            _ => self.relay(which, publication, &BTreeSet::new()),
+        }
+        if goes_on {
+            self.look();
+        }
+    }
+
+    /// A publisher has released a message: members that remember its key are told once they have taken it.
+    pub(super) fn release(&mut self, key: u64) {
+        self.mark_released(key);
+        let Some(sent) = self.unreleased.remove(&key) else {
+            let stream = StreamId {
+                life: self.life,
+                number: 0,
+            };
+            return self.tell_release(&[(stream, 0)], key);
+        };
+        let mut taken = Vec::new();
+        for (id, end) in sent {
+            let group = self.streams.get(&id.number).map(|(group, _)| *group);
+            let stream = group.and_then(|group| Some(&mut self.sends.get_mut(&group)?.streams[1]));
+            match stream.filter(|stream| stream.sender.taken_to() < end) {
+                Some(stream) => stream.late.push((end, key)),
+                None => taken.push((id, end)),
+            }
+        }
+        self.tell_release(&taken, key);
+    }
+
+    /// Tells everybody who may have got it by these streams.
+    pub(super) fn tell_release(&mut self, sent: &[(StreamId, u64)], key: u64) {
+        for (stream, end) in sent {
+            let control = Control::Release {
+                stream: *stream,
+                end: *end,
+                key,
+            };
+            let sending = self
+                .streams
+                .get(&stream.number)
+                .and_then(|(group, _)| self.sends.get(group));
+            // Who was a member of a group when it was sent may be none any more.
+            let members = sending
+                .filter(|sending| sending.is_relay())
+                .map(|sending| sending.members.clone());
+            let mut told = BTreeSet::new();
+            let dials: Vec<_> = self.dials.keys().copied().collect();
+            for dial in dials {
+                let is_meant = members.as_ref().is_none_or(|members| members.contains(&dial.0));
+                if is_meant && told.insert(dial.0) {
+                    self.tell_member(dial, &control);
+                }
+            }
+        }
+    }
+
+    /// Messages that were released before they were taken, and have been taken now.
+    fn release_late(&mut self, group: u32) {
+        let Some(sending) = self.sends.get_mut(&group) else {
+            return;
+        };
+        let stream = &mut sending.streams[1];
+        let (id, taken) = (stream.id, stream.sender.taken_to());
+        let late = std::mem::take(&mut stream.late);
+        let (over, left): (Vec<_>, Vec<_>) = late.into_iter().partition(|(end, _)| *end <= taken);
+        stream.late = left;
+        for (end, key) in over {
+            self.tell_release(&[(id, end)], key);
         }
     }
 
@@ -201,6 +327,20 @@ impl Hub {
     pub(super) fn flush(&mut self, group: u32, which: usize) {
         loop {
             let now = self.now();
+            let Some(sending) = self.sends.get(&group) else {
+                return;
+            };
+            let stream = &sending.streams[which];
+            let Some(first) = stream.waiting.front() else {
+                break;
+            };
+            // Whoever has it under that key must not take this one for it.
+            if first.key != 0 && stream.late.iter().any(|(_, key)| *key == first.key) {
+                break;
+            }
+            if which == 1 && sending.is_relay() && self.is_waited_for(group) {
+                break;
+            }
             let Some(sending) = self.sends.get_mut(&group) else {
                 return;
             };
@@ -218,41 +358,68 @@ impl Hub {
             let Some(publication) = stream.waiting.pop_front() else {
                 break;
             };
-            let (connection, packet) = (publication.connection, publication.packet);
-            if which == 1 {
-                if result.is_ok() {
-                    stream.under_way.push_back((connection, packet));
-                }
-                let key = (publication.key, stream.id, stream.sender.end());
-                self.not_for_the_lost(group, result.is_err());
-                if key.0 != 0 && result.is_ok() {
-                    self.unreleased.insert(key.0, (key.1, key.2));
-                }
+            let reached: BTreeSet<PeerId> = stream.sender.joined().collect();
+            let (id, end) = (stream.id, stream.sender.end());
+            if which == 1 && result.is_ok() {
+                stream.under_way.push_back(publication.ack.clone());
             }
-            match result {
-                Ok(_) => self.counters.sent.add(1),
-                Err(_) if which == 1 => self.is_taken(connection, packet),
-                Err(_) => {}
+            if which == 1 {
+                self.not_for_the_lost(group, result.is_err(), &publication.relays);
+            }
+            if result.is_ok() {
+                self.remember_key(&publication, id, end);
+                self.count_sent(group);
             }
             self.apply(group, which, effects);
+            // What is guaranteed does not wait for what is best effort.
+            let publication = Publication {
+                ack: None,
+                ..publication
+            };
+            self.relay(which, publication, &reached);
         }
         self.look_for_room(group);
     }
 
-    /// A message is sent (or, too long, is not) while some members do not get it.
-    pub(super) fn not_for_the_lost(&mut self, group: u32, too_long: bool) {
+    fn remember_key(&mut self, publication: &Publication, stream: StreamId, end: u64) {
+        if publication.key == 0 {
+            return;
+        }
+        if publication.released {
+            let group = self.streams.get(&stream.number).map(|(group, _)| *group);
+            let sending = group.and_then(|group| self.sends.get_mut(&group));
+            return sending
+                .into_iter()
+                .for_each(|sending| sending.streams[1].late.push((end, publication.key)));
+        }
+        let sent = self.unreleased.entry(publication.key).or_default();
+        if !message::is_duplicate(&publication.message) {
+            // It is another one, which whoever gets it remembers in the place of the one before.
+            sent.retain(|(other, _)| *other != stream);
+        }
+        sent.push((stream, end));
+    }
+
+    /// A message is sent (or, too long, is not) while some members do not get it, unless by a relay.
+    pub(super) fn not_for_the_lost(&mut self, group: u32, too_long: bool, relays: &[u32]) {
         let Some(sending) = self.sends.get(&group) else {
             return;
         };
         let (lost, reason) = match too_long {
-            true => (
-                sending.members.iter().copied().collect(),
-                "it is too long for a group",
+            true => (sending.members.clone(), "it is too long for a group"),
+            false => (
+                sending.streams[1].sender.absent().1.into_iter().collect(),
+                "the member is lost",
             ),
-            false => (sending.streams[1].sender.absent().1, "the member is lost"),
         };
         let id = sending.said.id.clone();
-        for peer in lost {
+        let by_relay: BTreeSet<PeerId> = relays
+            .iter()
+            .filter(|_| !too_long)
+            .filter_map(|number| self.sends.get(number))
+            .flat_map(|sending| sending.members.iter().copied())
+            .collect();
+        for peer in lost.difference(&by_relay).copied() {
             self.not_delivered(&id, peer, 1, reason);
         }
     }
@@ -281,13 +448,6 @@ impl Hub {
         }
     }
 
-    pub(super) fn is_taken(&self, number: u64, packet: u16) {
-        let worker = usize::try_from(number % self.workers.len().max(1) as u64).unwrap_or(0);
-        if let Some(worker) = self.workers.get(worker) {
-            drop(worker.send(worker::Order::Taken { number, packet }));
-        }
-    }
-
     pub(super) fn apply(&mut self, group: u32, which: usize, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
@@ -297,11 +457,9 @@ impl Hub {
                     self.tell_member((peer, class), &control);
                 }
                 Effect::Taken { .. } => {
+                    // Whoever waits for it is told when it is dropped.
                     let sending = self.sends.get_mut(&group);
-                    let first = sending.and_then(|sending| sending.streams[which].under_way.pop_front());
-                    if let Some((connection, packet)) = first {
-                        self.is_taken(connection, packet);
-                    }
+                    drop(sending.and_then(|sending| sending.streams[which].under_way.pop_front()));
                 }
                 Effect::Undelivered { peer, messages } => {
                     let id = self.sends.get(&group).map(|sending| sending.said.id.clone());
@@ -309,8 +467,10 @@ impl Hub {
                     self.not_delivered(&id.unwrap_or_default(), peer, count, "the member is lost");
                 }
                 Effect::Lost(peer) => self.lost(group, which, peer),
+                Effect::Returned { peer, messages } => self.returned(group, peer, messages),
             }
         }
+        self.release_late(group);
         self.transmit(group);
     }
 
@@ -386,5 +546,6 @@ impl Hub {
             // What has left, or is over, may have made room.
             (0..2).for_each(|which| self.flush(group, which));
         }
+        self.look_at_closing();
     }
 }

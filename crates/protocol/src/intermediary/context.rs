@@ -30,6 +30,8 @@ pub struct Context<'l> {
     pub limits: &'l Limits,
     /// Groups of other networks that want what is published here; `None`: there are none.
     pub groups: Option<&'l Groups>,
+    /// Is somebody to be told what clients subscribe to ([`super::Outgoing::Subscribed`])?
+    pub interests: bool,
     /// Number of the connection, as [`super::Group::owner`] has it.
     pub connection: u64,
 }

@@ -3,6 +3,7 @@
 use crate::intermediary::answers::About;
 use crate::intermediary::context::Context;
 use crate::intermediary::flows::Side;
+use crate::intermediary::greeting::SESSION_EXPIRY;
 use crate::intermediary::phase::{Input, Phase};
 use crate::intermediary::session::{Event, Session, Step};
 use crate::intermediary::stream::{Begin, Place, begin};
@@ -73,14 +74,18 @@ impl Session {
         match head.kind {
             Kind::Connack => self.phase == Phase::Greeting,
             Kind::Disconnect => true,
-            Kind::Puback | Kind::Pubrec | Kind::Suback if !self.pending.is_empty() || self.keeps_any() => {
+            Kind::Puback | Kind::Pubrec | Kind::Suback
+                if !self.pending.is_empty() || self.keeps_any() || !self.subscribing.is_empty() =>
+            {
                 match bytes.get(head.length..head.length + 2) {
                     // Which one it answers is not there yet.
                     None => head.rest >= 2,
                     Some(identifier) => {
                         let identifier = u16::from_be_bytes([identifier[0], identifier[1]]);
                         identifier != 0
-                            && (self.pending.contains_key(&identifier) || self.keeps(head.kind, identifier))
+                            && (self.pending.contains_key(&identifier)
+                                || self.keeps(head.kind, identifier)
+                                || self.has_asked_for(head.kind, identifier))
                     }
                 }
             }
@@ -90,6 +95,11 @@ impl Session {
 
     fn keeps_any(&self) -> bool {
         self.grouped.as_ref().is_some_and(|grouped| grouped.is_waiting())
+    }
+
+    /// Does it answer a SUBSCRIBE whose filters are to be told?
+    fn has_asked_for(&self, kind: Kind, packet: u16) -> bool {
+        kind == Kind::Suback && self.subscribing.contains_key(&packet)
     }
 
     /// Must this acknowledgement wait for members of a group?
@@ -111,19 +121,31 @@ impl Session {
             };
             let accepted = *code == 0;
             self.happens(if accepted { Input::Accepted } else { Input::Ended });
+            if accepted {
+                self.note_greeting(bytes[head.length] & 1 == 1, context);
+            }
             return None;
         }
         if head.whole() > context.limits.header_bytes {
+            if let (Kind::Suback, Some(identifier)) = (head.kind, bytes[head.length..].first_chunk::<2>()) {
+                self.note_answer(u16::from_be_bytes(*identifier), head, None);
+            }
             return None;
         }
         let Some(rest) = bytes.get(head.length..head.whole()) else {
             return Some(Step::More);
         };
+        if let (Kind::Suback, Some(identifier)) = (head.kind, rest.first_chunk::<2>()) {
+            self.note_answer(u16::from_be_bytes(*identifier), head, Some(rest));
+        }
         let Ok(ack) = Ack::read(head, rest) else {
             return None;
         };
         if head.kind == Kind::Connack {
             self.greeted(&ack);
+            if ack.reason < 0x80 {
+                self.note_greeting(ack.packet & 1 == 1, context);
+            }
         }
         let identifier = if head.kind == Kind::Connack { 0 } else { ack.packet };
         if head.kind == Kind::Pubrec && ack.reason >= 0x80 {
@@ -186,6 +208,12 @@ impl Session {
                 (property.id, property.value, self.client.as_mut())
             {
                 client.id = id.to_owned();
+            }
+            // The broker may have another opinion.
+            if let (SESSION_EXPIRY, Value::Four(seconds), Some(client)) =
+                (property.id, property.value, self.client.as_mut())
+            {
+                client.expiry_s = seconds;
             }
         }
     }

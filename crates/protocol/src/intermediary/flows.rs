@@ -41,14 +41,6 @@ pub(crate) struct Flows {
     bucket: Bucket,
 }
 
-/// A filter without `$share/GROUP/` (MQTT 5.0, section 4.8.2).
-fn unshared(filter: &str) -> &str {
-    let group_and_filter = filter.strip_prefix("$share/");
-    group_and_filter
-        .and_then(|rest| rest.split_once('/'))
-        .map_or(filter, |(_, filter)| filter)
-}
-
 impl Flows {
     /// Takes the attributes of a CONNECT: defaults of the connection, and rules.
     pub(crate) fn connect(&mut self, request: Request, context: &Context<'_>) -> Result<(), Offence> {
@@ -196,7 +188,7 @@ impl Flows {
         if own.withdraw == Some(true) {
             return Ok(self.give_back(side, topic, own, context, events));
         }
-        let mut wanted = self.resolve(unshared(topic), &own);
+        let mut wanted = self.resolve(topic::unshared(topic), &own);
         wanted.withdraw = None;
         if !wanted.asks() {
             let was_there = number.is_some();
@@ -248,7 +240,7 @@ impl Flows {
             number,
             revision: flow.revision,
             side,
-            topic: unshared(topic).to_owned(),
+            topic: topic::unshared(topic).to_owned(),
             requirements: wanted,
         });
         Ok(Change::Asked(number))
@@ -262,7 +254,9 @@ impl Flows {
         context: &Context<'_>,
         events: &mut VecDeque<Event>,
     ) -> Change {
-        let asks_by_default = self.resolve(unshared(topic), &Requirements::default()).asks();
+        let asks_by_default = self
+            .resolve(topic::unshared(topic), &Requirements::default())
+            .asks();
         let number = self.find(side, topic);
         if !asks_by_default || (number.is_none() && self.list.len() >= context.limits.requests) {
             self.forget(side, topic, events);

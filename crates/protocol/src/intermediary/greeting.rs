@@ -12,6 +12,8 @@ use timebound_wire::mqtt::{self, Connect, Head, Kind, Value, Version};
 /// Request Problem Information (3.1.2.11.7) and Maximum Packet Size (3.1.2.11.4).
 const PROBLEM_INFORMATION: u8 = 0x17;
 const MAXIMUM_PACKET_SIZE: u8 = 0x27;
+/// Session Expiry Interval (3.1.2.11.2; 3.2.2.3.2).
+pub(crate) const SESSION_EXPIRY: u8 = 0x11;
 
 impl Session {
     /// The first packet of a client that is not understood: the broker's to judge, unless the manager answers for who it is.
@@ -45,6 +47,7 @@ impl Session {
                 user: None,
                 most_bytes: usize::MAX,
                 wants_problem_information: true,
+                expiry_s: 0,
             }));
         }
     }
@@ -66,11 +69,17 @@ impl Session {
             },
             most_bytes: usize::MAX,
             wants_problem_information: true,
+            expiry_s: match connect.version {
+                // Clean Session 0: until somebody comes with 1 (MQTT 3.1.1, section 3.1.2.4).
+                Version::V3 if !connect.clean => u32::MAX,
+                _ => 0,
+            },
         };
         for property in connect.properties.iter() {
             match (property.id, property.value) {
                 (PROBLEM_INFORMATION, Value::Byte(wants)) => client.wants_problem_information = wants != 0,
                 (MAXIMUM_PACKET_SIZE, Value::Four(most)) => client.most_bytes = most as usize,
+                (SESSION_EXPIRY, Value::Four(seconds)) => client.expiry_s = seconds,
                 _ => {}
             }
         }

@@ -1,8 +1,10 @@
-//! What a connection publishes goes to other networks, too, where a group carries its topic (MRT-MQTT, section V).
+//! What a connection publishes goes to other networks, too, where a group carries its topic (MRT-MQTT, section V), or where somebody is subscribed to it.
 //!
-//! A PUBLISH goes on to the broker as ever, and a copy of it comes out as [`Outgoing`] once it is all there. Its PUBACK or PUBREC is kept until the owner
-//! says that every member has taken the copy ([`Session::taken`]), so a publisher is answered for all networks at once; acknowledgements behind it wait,
-//! since they go in the order of their messages (MQTT 5.0, section 4.6). While a group has no room, what is for it is not taken from
+//! A PUBLISH goes on to the broker as ever, and a copy of it comes out as [`Outgoing`] once it is all there, with the group that carries it and the relays
+//! to networks that are interested: a relay takes it where the group does not reach, which its owner knows. Its PUBACK or PUBREC is kept until the owner
+//! says that everybody who is waited for has taken the copy ([`Session::taken`]), so a publisher is answered for all networks at once; acknowledgements behind it wait,
+//! since they go in the order of their messages (MQTT 5.0, section 4.6). Where there is a group, relays are neither waited for nor asked for room: what
+//! is best effort may not hold up what is guaranteed. While a group (or else a relay) has no room, what is for it is not taken from
 //! the client, nor anything behind it. Where there are no groups ([`Context::groups`] is `None`) nothing of this happens.
 
 use crate::intermediary::context::Context;
@@ -57,17 +59,53 @@ pub struct Group {
     pub room: Arc<Room>,
 }
 
+/// The way to one other manager for what no group carries to it: best effort.
+#[derive(Debug, Clone)]
+pub struct Relay {
+    pub number: u32,
+    /// Filters to which its clients are subscribed.
+    pub interests: Vec<String>,
+    pub room: Arc<Room>,
+}
+
 /// All of them.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
     list: Vec<Group>,
+    relays: Vec<Relay>,
+}
+
+/// Where a message goes.
+struct Route<'g> {
+    group: Option<&'g Group>,
+    relays: Vec<&'g Relay>,
+}
+
+impl Route<'_> {
+    fn rooms(&self) -> Vec<Arc<Room>> {
+        match self.group {
+            Some(group) => vec![Arc::clone(&group.room)],
+            None => self.relays.iter().map(|relay| Arc::clone(&relay.room)).collect(),
+        }
+    }
 }
 
 impl Groups {
     #[must_use]
-    pub fn new(mut list: Vec<Group>) -> Self {
+    pub fn new(mut list: Vec<Group>, relays: Vec<Relay>) -> Self {
         list.sort_by_key(|group| (std::cmp::Reverse(group.priority), group.number));
-        Self { list }
+        Self { list, relays }
+    }
+
+    /// `None`: nobody elsewhere wants what is published under this name, as far as is known.
+    fn route(&self, name: &str, connection: u64) -> Option<Route<'_>> {
+        let wants = |relay: &&Relay| relay.interests.iter().any(|filter| topic::matches(filter, name));
+        let (group, relays) = (self.find(name, connection), self.relays.iter().filter(wants));
+        let route = Route {
+            group,
+            relays: relays.collect(),
+        };
+        (route.group.is_some() || !route.relays.is_empty()).then_some(route)
     }
 
     /// The group for what a connection publishes under this name: its own, else the most urgent one. One alone: their members may be the same.
@@ -83,9 +121,11 @@ impl Groups {
 /// What other networks are to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outgoing {
-    /// A message for a group. [`Session::taken`] is due where `qos` is not 0.
+    /// A message. [`Session::taken`] is due, once, where `qos` is not 0.
     Message {
-        group: u32,
+        group: Option<u32>,
+        /// Those that are interested; members of the group among them.
+        relays: Vec<u32>,
         packet: u16,
         qos: u8,
         /// [`message::key`] with QoS 2, 0 otherwise.
@@ -93,20 +133,37 @@ pub enum Outgoing {
         message: Vec<u8>,
     },
     /// The publisher has released the message with this key, if it was one of a group.
-    Release { key: u64 },
+    Release {
+        key: u64,
+    },
+    /// The broker has accepted the client; `resumed`: with the subscriptions of its session. An empty identifier is one that nobody knows.
+    Greeted {
+        client_id: String,
+        resumed: bool,
+        expiry_s: u32,
+    },
+    /// The broker has accepted these subscriptions.
+    Subscribed {
+        filters: Vec<String>,
+    },
+    Unsubscribed {
+        filters: Vec<String>,
+    },
 }
 
 /// A PUBLISH that is passing.
 #[derive(Debug)]
 struct Copying {
-    group: u32,
+    group: Option<u32>,
+    relays: Vec<u32>,
     packet: u16,
     qos: u8,
     key: u64,
     message: Vec<u8>,
     /// Bytes before the payload that have yet to pass.
     skip: usize,
-    room: Arc<Room>,
+    /// Of those that are waited for.
+    rooms: Vec<Arc<Room>>,
 }
 
 /// Of a connection that has published to a group.
@@ -144,12 +201,14 @@ impl Grouped {
             return;
         }
         if let Some(done) = self.copying.take() {
-            done.room.leaves(done.message.len());
+            let bytes = done.message.len();
+            done.rooms.iter().for_each(|room| room.leaves(bytes));
             if done.qos > 0 {
                 *self.waiting.entry(done.packet).or_default() += 1;
             }
             self.outgoing.push_back(Outgoing::Message {
                 group: done.group,
+                relays: done.relays,
                 packet: done.packet,
                 qos: done.qos,
                 key: done.key,
@@ -167,6 +226,10 @@ impl Grouped {
     }
     pub(crate) fn keep(&mut self, packet: u16, bytes: Vec<u8>) {
         self.acknowledgements.push_back((packet, bytes));
+    }
+
+    pub(crate) fn tell(&mut self, outgoing: Outgoing) {
+        self.outgoing.push_back(outgoing);
     }
 
     /// A message with this key ended before its members were asked: the broker did not want it.
@@ -288,13 +351,14 @@ impl Session {
             Some(alias) if publish.topic.is_empty() => self.aliases.get(&alias).map(String::as_str),
             _ => Some(publish.topic),
         };
-        let found = name.and_then(|name| Some((name, groups.find(name, context.connection)?)));
-        let Some((name, group)) = found.filter(|_| version == Version::V5 || publish.alias().is_none())
+        let found = name.and_then(|name| Some((name, groups.route(name, context.connection)?)));
+        let Some((name, route)) = found.filter(|_| version == Version::V5 || publish.alias().is_none())
         else {
             return Concern::Nothing;
         };
         // Before the broker has accepted the client nothing that it says is worth anything.
-        if self.phase() == Phase::Greeting || !group.room.is_there() {
+        let rooms = route.rooms();
+        if self.phase() == Phase::Greeting || !rooms.iter().all(|room| room.is_there()) {
             return Concern::Waits;
         }
         if self.phase() != Phase::Open {
@@ -305,7 +369,8 @@ impl Session {
         };
         message.reserve(head.rest - length);
         Concern::Copy(Copying {
-            group: group.number,
+            group: route.group.map(|group| group.number),
+            relays: route.relays.iter().map(|relay| relay.number).collect(),
             packet: publish.packet,
             qos: publish.qos,
             key: if publish.qos == 2 {
@@ -315,7 +380,7 @@ impl Session {
             },
             message,
             skip: head.length + length,
-            room: Arc::clone(&group.room),
+            rooms,
         })
     }
 }

@@ -20,13 +20,14 @@ mod publishing;
 mod session;
 mod stream;
 mod subscribing;
+mod subscriptions;
 mod uplink;
 
 pub use answers::Verdict;
 pub use context::{Context, Limits, Offence};
 pub use flow::{Input as FlowInput, State as FlowState, next as next_flow_state};
 pub use flows::Side;
-pub use groups::{Group, Groups, Outgoing, Room};
+pub use groups::{Group, Groups, Outgoing, Relay, Room};
 pub use phase::{Input, Phase, next as next_phase};
 pub use session::{Client, Event, HoldEnd, Session, Step};
 

@@ -80,6 +80,8 @@ pub struct Client {
     pub(crate) most_bytes: usize,
     /// May acknowledgements have user properties (3.1.2.11.7)?
     pub(crate) wants_problem_information: bool,
+    /// Seconds for which its session outlives its connection (3.1.2.11.2); `u32::MAX`: for ever.
+    pub(crate) expiry_s: u32,
 }
 
 /// A packet that is held.
@@ -114,6 +116,8 @@ pub struct Session {
     pub(crate) alias_bytes: usize,
     /// By packet identifier of PUBLISH or SUBSCRIBE; 0: the CONNECT.
     pub(crate) pending: BTreeMap<u16, Pending>,
+    /// Filters of SUBSCRIBE packets that the broker has yet to answer.
+    pub(crate) subscribing: BTreeMap<u16, Vec<String>>,
     pub(crate) class: u8,
     /// `None`: nothing was for a group yet.
     pub(crate) grouped: Option<Box<Grouped>>,
@@ -142,6 +146,7 @@ impl Session {
             aliases: BTreeMap::new(),
             alias_bytes: 0,
             pending: BTreeMap::new(),
+            subscribing: BTreeMap::new(),
             class: 0,
             grouped: None,
             events: VecDeque::new(),

@@ -126,6 +126,7 @@ impl Session {
         };
         match (head.kind, self.version()) {
             (Kind::Disconnect, _) => false,
+            (Kind::Subscribe | Kind::Unsubscribe, Version::V3) => !context.interests,
             (_, Version::V3) => true,
             (Kind::Publish, Version::V5) => self.is_plain_publish(head, bytes, context),
             (Kind::Subscribe | Kind::Unsubscribe, Version::V5) => false,
@@ -157,6 +158,8 @@ impl Session {
         }
         match judgement {
             Judgement::Pass => {
+                head.into_iter()
+                    .for_each(|head| self.note_subscriptions(head, bytes, context));
                 self.up = Place::Passing(whole);
                 None
             }
@@ -177,7 +180,10 @@ impl Session {
             return Judgement::Held;
         }
         if self.is_of_old_version(head) {
-            return Judgement::Pass;
+            return match self.lacks_filters(head, bytes, context) {
+                true => Judgement::Short,
+                false => Judgement::Pass,
+            };
         }
         let most = context.limits.header_bytes;
         if head.kind == Kind::Publish && self.phase != Phase::Fresh {

@@ -7,7 +7,7 @@ use timebound_wire::mqtt::{self, Head, Kind, Malformed, Properties, Publish, Ver
 
 /// Topic alias, subscription identifier: of one connection.
 const OF_A_CONNECTION: [u8; 2] = [0x23, 0x0b];
-const DUPLICATE: u8 = 8;
+pub(super) const DUPLICATE: u8 = 8;
 const QOS: u8 = 6;
 
 /// A message as it came.

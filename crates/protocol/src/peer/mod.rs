@@ -27,20 +27,28 @@
 //! | `Expected` | joined | `Joined` |
 //! | `Expected` | nothing for `Limits::join` | `Lost` |
 //! | `Joined` | acknowledges nothing new for `Limits::silence` although something is due, or its connection is gone for good | `Lost` |
-//! | `Joined`, `Lost` | left | gone |
-//! | `Lost` | joined (again) | `Joined`, from the next number on |
+//! | `Joined` | is told to leave | leaving: still `Joined` until it has said what it does not take |
+//! | `Joined`, leaving | says that it leaves | what it has not reported is given back ([`sender::Effect::Returned`]); once the rest is taken `Left`, or gone if it was told to |
+//! | `Expected`, `Lost`, `Left` | is told to leave | `Parting` |
+//! | `Parting` | says that it leaves, or nothing for `Limits::silence` | gone; `Expected` if it is invited again |
+//! | `Lost`, `Left` | joined (again) | `Joined`, from the next number on |
+//!
+//! So whoever leaves takes each message or gives it back, never both, and it can go another way: to another group, or as best effort.
 //!
 //! What a lost member did not take is told ([`sender::Effect::Undelivered`]): its owner answers for it.
 
 pub mod control;
 pub mod datagram;
 pub mod injector;
+pub mod interests;
 pub mod message;
 pub mod pacing;
 pub mod receiver;
 mod round_trip;
 pub mod sender;
 
+#[cfg(test)]
+mod handover;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,9 @@ use super::datagram::Datagram;
 use super::message::is_duplicate;
 use std::collections::{BTreeMap, VecDeque};
 
+/// Datagrams of an unreliable stream that are kept before the sender has said from where on they are for us.
+const MOST_EARLY: usize = 256;
+
 /// What a receiver may use.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -72,7 +75,7 @@ struct Incoming {
     reliable: bool,
     /// `None` until the sender has said from where on.
     next: Option<u64>,
-    /// Of a reliable stream: what arrived above `next`; before the sender has said so, all.
+    /// Before the sender has said from where on: what has arrived. Of a reliable stream then: what arrived above `next`.
     waiting: BTreeMap<u64, Part>,
     /// The message whose parts are arriving; `None` while its first part is missing or it is too long.
     building: Option<Vec<u8>>,
@@ -80,6 +83,8 @@ struct Incoming {
     ends: VecDeque<(u64, bool)>,
     /// All messages that end here or before are confirmed.
     taken: u64,
+    /// Nothing more is taken: it is here until all that was handed over is confirmed.
+    closed: bool,
 }
 
 /// A QoS 2 message that was delivered and not released.
@@ -128,7 +133,14 @@ impl Receiver {
             building: None,
             ends: VecDeque::new(),
             taken: 0,
+            closed: false,
         });
+    }
+
+    /// Has a stream been joined, and not been left to its end?
+    #[must_use]
+    pub fn has(&self, stream: StreamId) -> bool {
+        self.streams.contains_key(&stream)
     }
 
     /// From this datagram on it is for us. Said again over a new connection it changes nothing; said by a sender that had given
@@ -137,6 +149,9 @@ impl Receiver {
         let Some(incoming) = self.streams.get_mut(&stream) else {
             return;
         };
+        if incoming.closed {
+            return;
+        }
         if incoming.next.is_none_or(|next| next < sequence) {
             incoming.ends.push_back((sequence, true));
             incoming.next = Some(sequence);
@@ -145,14 +160,30 @@ impl Receiver {
             incoming.settle();
             if incoming.reliable {
                 self.advance(stream, effects);
+            } else {
+                self.pass_waiting(stream, effects);
             }
         }
         self.report(stream, effects);
     }
 
-    /// Nothing of this stream is for us any more.
-    pub fn leave(&mut self, stream: StreamId) {
-        self.streams.remove(&stream);
+    /// From now on nothing of this stream is taken; what was handed over is still reported when it is confirmed. The report says where that is.
+    pub fn leave(&mut self, stream: StreamId, effects: &mut Vec<Effect>) {
+        let Some(incoming) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        incoming.closed = true;
+        incoming.building = None;
+        incoming.waiting.clear();
+        self.report(stream, effects);
+        self.end_if_over(stream);
+    }
+
+    fn end_if_over(&mut self, stream: StreamId) {
+        let found = self.streams.get(&stream);
+        if found.is_some_and(|incoming| incoming.closed && incoming.ends.is_empty()) {
+            self.streams.remove(&stream);
+        }
     }
 
     /// All reports again, for a new connection to the sender.
@@ -168,12 +199,20 @@ impl Receiver {
             self.counts.dropped += 1;
             return;
         };
-        if incoming.reliable != datagram.reliable {
+        if incoming.closed || incoming.reliable != datagram.reliable {
             self.counts.dropped += 1;
             return;
         }
+        if !incoming.reliable && incoming.next.is_none() {
+            // What is before the beginning may come to us another way.
+            match incoming.waiting.len() {
+                0..MOST_EARLY => drop(incoming.waiting.insert(datagram.sequence, Part::of(datagram))),
+                _ => self.counts.dropped += 1,
+            }
+            return;
+        }
         if !incoming.reliable {
-            return self.unreliable(datagram, effects);
+            return self.unreliable(datagram.stream, datagram.sequence, Part::of(datagram), effects);
         }
         let known = incoming.next.is_some_and(|next| datagram.sequence < next)
             || incoming.waiting.contains_key(&datagram.sequence);
@@ -255,27 +294,35 @@ impl Receiver {
         }
     }
 
-    fn unreliable(&mut self, datagram: &Datagram<'_>, effects: &mut Vec<Effect>) {
-        let (stream, room) = (datagram.stream, self.limits.message);
+    /// What came before the sender had said from where on.
+    fn pass_waiting(&mut self, stream: StreamId, effects: &mut Vec<Effect>) {
+        let incoming = self.streams.get_mut(&stream);
+        let waiting = incoming.map_or_else(BTreeMap::new, |incoming| std::mem::take(&mut incoming.waiting));
+        for (sequence, part) in waiting {
+            self.unreliable(stream, sequence, part, effects);
+        }
+    }
+
+    fn unreliable(&mut self, stream: StreamId, sequence: u64, part: Part, effects: &mut Vec<Effect>) {
+        let room = self.limits.message;
         let Some(incoming) = self.streams.get_mut(&stream) else {
             return;
         };
-        let next = incoming.next.unwrap_or(datagram.sequence);
-        if datagram.sequence < next {
+        let next = incoming.next.unwrap_or(sequence);
+        if sequence < next {
             self.counts.repeated += 1;
             return;
         }
-        if datagram.sequence > next {
-            self.counts.missed += datagram.sequence - next;
+        if sequence > next {
+            self.counts.missed += sequence - next;
             incoming.building = None;
         }
-        incoming.next = Some(datagram.sequence + 1);
-        if !incoming.add(Part::of(datagram), room) {
+        incoming.next = Some(sequence + 1);
+        let last = part.last;
+        if !incoming.add(part, room) {
             self.counts.too_long += 1;
         }
-        if datagram.last
-            && let Some(message) = incoming.building.take()
-        {
+        if last && let Some(message) = incoming.building.take() {
             effects.push(Effect::Pass { stream, message });
         }
     }
@@ -300,6 +347,7 @@ impl Receiver {
             incoming.ends[place].1 = true;
             incoming.settle();
             self.report(stream, effects);
+            self.end_if_over(stream);
         }
     }
 

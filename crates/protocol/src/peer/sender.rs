@@ -67,6 +67,11 @@ pub enum Effect {
         messages: std::ops::Range<u64>,
     },
     Lost(PeerId),
+    /// This peer has left in order, and will not get these messages this way: they may go another. Keys, and messages.
+    Returned {
+        peer: PeerId,
+        messages: Vec<(u64, Vec<u8>)>,
+    },
 }
 
 /// Why a message is not sent.
@@ -91,9 +96,20 @@ pub struct Impossible;
 
 #[derive(Debug)]
 enum Member {
-    Expected { since: Time },
+    Expected {
+        since: Time,
+    },
     Joined(Box<Joined>),
     Lost,
+    /// It did not want it any more.
+    Left,
+    /// It was told to leave, and has nothing to take: until it has said that it has, it may have to say that it has joined before. Then it is
+    /// invited (again), or gone.
+    Parting {
+        since: Time,
+        replies: u32,
+        comes_back: Option<Control>,
+    },
 }
 
 #[derive(Debug)]
@@ -115,6 +131,14 @@ struct Joined {
     share: usize,
     /// When it was last lessened.
     lessened: Time,
+    /// It was told to leave.
+    asked: bool,
+    /// How often it was told so and has not said that it has.
+    replies: u32,
+    /// It is to be invited when it has left.
+    comes_back: Option<Control>,
+    /// It has said that it takes nothing from this datagram on; below, its broker may still have to confirm something.
+    until: Option<u64>,
     /// After a time-out: below this, what it lacks is sent again as fast as it acknowledges.
     recover: u64,
 }
@@ -186,14 +210,37 @@ impl Sender {
     /// Who gets what is sent now.
     pub fn joined(&self) -> impl Iterator<Item = PeerId> + '_ {
         self.members.iter().filter_map(|(peer, member)| match member {
-            Member::Joined(_) => Some(*peer),
+            Member::Joined(joined) if joined.until.is_none() => Some(*peer),
             _ => None,
         })
     }
 
+    /// Who is a member, or has yet to leave.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.members.keys().copied()
+    }
+
+    /// Is a peer leaving, with something that it may still take?
+    #[must_use]
+    pub fn is_leaving(&self, peer: PeerId) -> bool {
+        match self.members.get(&peer) {
+            Some(Member::Joined(joined)) => joined.asked || joined.until.is_some(),
+            _ => false,
+        }
+    }
+
     /// A peer is to become a member: `invitation` is told to it. Before the first message data waits for it; later it does not.
     pub fn invite(&mut self, now: Time, peer: PeerId, invitation: Control, effects: &mut Vec<Effect>) {
-        let was_lost = matches!(self.members.get(&peer), Some(Member::Lost));
+        let comes_back = match self.members.get_mut(&peer) {
+            Some(Member::Parting { comes_back, .. }) => Some(comes_back),
+            Some(Member::Joined(joined)) if joined.asked => Some(&mut joined.comes_back),
+            _ => None,
+        };
+        if let Some(comes_back) = comes_back {
+            *comes_back = Some(invitation);
+            return;
+        }
+        let was_lost = matches!(self.members.get(&peer), Some(Member::Lost | Member::Left));
         if was_lost || !self.members.contains_key(&peer) {
             self.members.insert(peer, Member::Expected { since: now });
             self.open &= self.next() > 0 || was_lost;
@@ -206,9 +253,9 @@ impl Sender {
         let limits = &self.limits;
         let next = self.next();
         match self.members.get_mut(&peer) {
-            None => return,
+            None | Some(Member::Parting { .. }) => return,
             // Again, over a new connection: what it has been told may be lost, what is for it is not.
-            Some(Member::Joined(joined)) => joined.heard = now,
+            Some(Member::Joined(joined)) if joined.until.is_none() => joined.heard = now,
             Some(member) => {
                 *member = Member::Joined(Box::new(Joined {
                     first_message: self.taken + self.ends.len() as u64,
@@ -225,6 +272,10 @@ impl Sender {
                     wanted: BTreeMap::new(),
                     share: limits.burst,
                     lessened: now,
+                    asked: false,
+                    replies: 0,
+                    comes_back: None,
+                    until: None,
                     recover: 0,
                 }));
             }
@@ -239,12 +290,150 @@ impl Sender {
         self.look_whether_open(effects);
     }
 
-    /// A peer leaves, or has nobody any more who wants the stream.
-    pub fn leave(&mut self, peer: PeerId, effects: &mut Vec<Effect>) {
-        if let Some(member) = self.members.remove(&peer) {
-            self.give_up(peer, &member, effects);
-            self.look_whether_open(effects);
-            self.settle(effects);
+    /// A peer is to be a member no more: it is told so, and stays one until it has said what it does not take ([`Self::left`]) and its broker has taken
+    /// the rest, or it is lost.
+    pub fn part(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
+        let stream = self.stream;
+        match self.members.get_mut(&peer) {
+            None => return,
+            Some(Member::Joined(joined)) => {
+                joined.heard = if joined.asked { joined.heard } else { now };
+                (joined.asked, joined.comes_back) = (true, None);
+                joined.replies += 1;
+            }
+            Some(Member::Parting {
+                comes_back, replies, ..
+            }) => {
+                *comes_back = None;
+                *replies += 1;
+            }
+            Some(member) => {
+                *member = Member::Parting {
+                    since: now,
+                    replies: 1,
+                    comes_back: None,
+                };
+            }
+        }
+        effects.push(Effect::Tell(peer, Control::Leave { stream }));
+        self.look_whether_open(effects);
+        self.settle(effects);
+    }
+
+    /// A peer has left, because it was told to: what it has not reported as arrived it will not take.
+    pub fn left(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
+        match self.members.get_mut(&peer) {
+            Some(Member::Joined(joined)) => {
+                joined.replies = joined.replies.saturating_sub(1);
+                if joined.until.is_none() {
+                    (joined.until, joined.heard, joined.recover) = (Some(joined.next), now, 0);
+                    joined.wanted.clear();
+                    joined.again.clear();
+                    let (first, next) = (joined.first_message, joined.next);
+                    self.give_back(peer, first, next, false, effects);
+                }
+            }
+            Some(member @ Member::Expected { .. }) => *member = Member::Left,
+            Some(Member::Parting { replies, .. }) => {
+                *replies = replies.saturating_sub(1);
+                if *replies == 0 {
+                    self.has_parted(now, peer, effects);
+                }
+            }
+            Some(Member::Lost | Member::Left) | None => return,
+        }
+        self.look_whether_open(effects);
+        self.settle(effects);
+    }
+
+    /// There is another connection to a peer: what it has not said on the one before it will not say.
+    pub fn reconnected(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
+        let comes_back = match self.members.get_mut(&peer) {
+            Some(Member::Joined(joined)) if joined.asked => {
+                joined.replies = 0;
+                joined.comes_back.take()
+            }
+            Some(Member::Parting {
+                replies, comes_back, ..
+            }) => {
+                *replies = 0;
+                comes_back.take()
+            }
+            _ => return,
+        };
+        self.part(now, peer, effects);
+        if let Some(invitation) = comes_back {
+            self.invite(now, peer, invitation, effects);
+        }
+    }
+
+    /// It has left: it goes, or is invited again.
+    fn has_parted(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
+        let again = match self.members.remove(&peer) {
+            Some(Member::Parting { comes_back, .. }) => comes_back,
+            Some(Member::Joined(joined)) => joined.comes_back,
+            _ => None,
+        };
+        if let Some(invitation) = again {
+            self.members.insert(peer, Member::Expected { since: now });
+            effects.push(Effect::Tell(peer, invitation));
+        }
+    }
+
+    /// Messages from this one on that end behind `above`; marked as sent again where some may have been taken.
+    fn give_back(&self, peer: PeerId, first: u64, above: u64, again: bool, effects: &mut Vec<Effect>) {
+        if !self.reliable {
+            return;
+        }
+        let mut messages = Vec::new();
+        let mut begin = self.base;
+        for (number, end) in (self.taken..).zip(&self.ends) {
+            if number >= first && *end > above {
+                messages.extend(self.message(begin, *end, again));
+            }
+            begin = *end;
+        }
+        if !messages.is_empty() {
+            effects.push(Effect::Returned { peer, messages });
+        }
+    }
+
+    /// Key and bytes of a message that ends there; it begins at `begin` or behind, since datagrams before may be forgotten message by message.
+    fn message(&self, begin: u64, end: u64, again: bool) -> Option<(u64, Vec<u8>)> {
+        let parts = (begin..end).map(|sequence| Datagram::read(self.datagram(sequence)).ok());
+        let parts: Vec<_> = parts.collect::<Option<_>>()?;
+        let start = parts.iter().rposition(|part| part.first)?;
+        let mut bytes: Vec<u8> = parts[start..]
+            .iter()
+            .flat_map(|part| part.part)
+            .copied()
+            .collect();
+        if again && let Some(first) = bytes.first_mut() {
+            *first |= super::message::DUPLICATE;
+        }
+        Some((parts.last()?.key, bytes))
+    }
+
+    /// Peers that have left and have nothing more to take go.
+    fn let_go(&mut self, effects: &mut Vec<Effect>) {
+        let ends = &self.ends;
+        let mut over = Vec::new();
+        for (peer, member) in &mut self.members {
+            let Member::Joined(joined) = member else {
+                continue;
+            };
+            let is_over = joined.until.is_some_and(|until| {
+                let mut open = ends.iter().filter(|end| **end > joined.taken && **end <= until);
+                open.next().is_none()
+            });
+            if is_over && joined.asked && joined.replies == 0 {
+                over.push((joined.heard, *peer));
+            } else if is_over && !joined.asked {
+                *member = Member::Left;
+            }
+        }
+        for (heard, peer) in over {
+            self.has_parted(heard, peer, effects);
         }
     }
 
@@ -456,10 +645,12 @@ impl Sender {
 
     fn due(&self, member: &Member) -> Option<Time> {
         match member {
-            Member::Lost => None,
+            Member::Lost | Member::Left => None,
+            Member::Parting { since, .. } => Some(since.after(self.limits.silence)),
             Member::Expected { since } => Some(since.after(self.limits.join)),
+            Member::Joined(joined) if joined.until.is_some() => Some(joined.heard.after(self.limits.silence)),
             Member::Joined(joined) => {
-                let waits = self.reliable && joined.taken < self.sent;
+                let waits = joined.asked || (self.reliable && joined.taken < self.sent);
                 let silent = waits.then(|| joined.heard.after(self.limits.silence));
                 let is_missed = self.reliable && joined.next < self.sent && joined.wanted.is_empty();
                 let again = is_missed.then(|| self.last_sent(joined).after(joined.trip.timeout()));
@@ -486,10 +677,14 @@ impl Sender {
             if due > now {
                 continue;
             }
+            if matches!(self.members[&peer], Member::Parting { .. }) {
+                self.has_parted(now, peer, effects);
+                continue;
+            }
             let lost = match &self.members[&peer] {
                 Member::Joined(joined) => now >= joined.heard.after(self.limits.silence),
                 Member::Expected { .. } => true,
-                Member::Lost => false,
+                Member::Lost | Member::Left | Member::Parting { .. } => false,
             };
             if lost {
                 self.lose(peer, effects);
@@ -544,8 +739,24 @@ impl Sender {
     }
 
     /// A member's process was started again: it has nothing but what its broker has taken.
-    pub fn restarted(&mut self, now: Time, peer: PeerId) {
+    pub fn restarted(&mut self, now: Time, peer: PeerId, effects: &mut Vec<Effect>) {
         let end = self.sent;
+        if matches!(self.members.get(&peer), Some(Member::Parting { .. })) {
+            self.has_parted(now, peer, effects);
+        }
+        if let Some(Member::Joined(joined)) = self.members.get(&peer)
+            && (joined.asked || joined.until.is_some())
+        {
+            // It does not come back. What its broker may have all the same is known there by its key.
+            let (first, taken, until) = (joined.first_message, joined.taken, joined.until);
+            let ends = self.ends.clone();
+            // What is behind `until` was given back when it left.
+            self.ends.retain(|one| until.is_none_or(|until| *one <= until));
+            self.give_back(peer, first, taken, true, effects);
+            self.ends = ends;
+            self.has_parted(now, peer, effects);
+            return self.settle(effects);
+        }
         if let Some(Member::Joined(joined)) = self.members.get_mut(&peer) {
             (joined.next, joined.beyond) = (joined.taken.max(self.base), 0);
             (joined.heard, joined.recover) = (now, end);
@@ -556,6 +767,9 @@ impl Sender {
 
     /// A member cannot be reached any more.
     pub fn lost(&mut self, peer: PeerId, effects: &mut Vec<Effect>) {
+        if let Some(Member::Parting { comes_back: None, .. }) = self.members.get(&peer) {
+            self.members.remove(&peer);
+        }
         if matches!(
             self.members.get(&peer),
             Some(Member::Expected { .. } | Member::Joined(_))
@@ -574,9 +788,16 @@ impl Sender {
             found.map(|(peer, _)| *peer).collect()
         };
         (
-            of(|member| matches!(member, Member::Expected { .. })),
+            of(|member| matches!(member, Member::Expected { .. } | Member::Left)),
             of(|member| matches!(member, Member::Lost)),
         )
+    }
+
+    /// Messages that end there or before are taken by all.
+    #[must_use]
+    pub fn taken_to(&self) -> u64 {
+        let first = self.ends.front();
+        first.map_or(self.next(), |first| first - 1)
     }
 
     /// Number behind the last datagram that was published.
@@ -588,6 +809,13 @@ impl Sender {
     fn lose(&mut self, peer: PeerId, effects: &mut Vec<Effect>) {
         if let Some(member) = self.members.insert(peer, Member::Lost) {
             self.give_up(peer, &member, effects);
+            match member {
+                Member::Joined(joined) if joined.asked => match joined.comes_back {
+                    Some(invitation) => effects.push(Effect::Tell(peer, invitation)),
+                    None => drop(self.members.remove(&peer)),
+                },
+                _ => {}
+            }
             effects.push(Effect::Lost(peer));
         }
     }
@@ -600,8 +828,10 @@ impl Sender {
         if !self.reliable {
             return;
         }
-        let had = self.ends.iter().filter(|end| **end <= joined.taken).count() as u64;
-        let messages = (self.taken + had).max(joined.first_message)..self.taken + self.ends.len() as u64;
+        let below = |limit: u64| self.ends.iter().filter(|end| **end <= limit).count() as u64;
+        let had = below(joined.taken);
+        let for_it = joined.until.map_or(self.ends.len() as u64, below);
+        let messages = (self.taken + had).max(joined.first_message)..self.taken + for_it;
         if !messages.is_empty() {
             effects.push(Effect::Undelivered { peer, messages });
         }
@@ -609,6 +839,7 @@ impl Sender {
 
     /// Messages that all took are told, datagrams that all got are forgotten.
     fn settle(&mut self, effects: &mut Vec<Effect>) {
+        self.let_go(effects);
         let (mut taken, mut got) = (self.next(), self.next());
         if self.reliable {
             for member in self.members.values() {

@@ -75,6 +75,7 @@ struct World {
     delivered: BTreeMap<PeerId, Vec<Vec<u8>>>,
     taken: Vec<u64>,
     undelivered: Vec<(PeerId, std::ops::Range<u64>)>,
+    returned: Vec<(u64, Vec<u8>)>,
     sent: u64,
     meter: Option<Meter>,
     metered: u64,
@@ -122,6 +123,7 @@ impl World {
             delivered: BTreeMap::new(),
             taken: Vec::new(),
             undelivered: Vec::new(),
+            returned: Vec::new(),
             sent: 0,
             meter: None,
             metered: 0,
@@ -173,6 +175,7 @@ impl World {
                 }
                 Effect::Taken { message } => self.taken.push(message),
                 Effect::Undelivered { peer, messages } => self.undelivered.push((peer, messages)),
+                Effect::Returned { messages, .. } => self.returned.extend(messages),
                 Effect::Open | Effect::Lost(_) => {}
             }
         }
@@ -849,7 +852,7 @@ fn a_member_whose_process_was_started_again_gets_what_its_broker_has_not_confirm
     world
         .receivers
         .insert(1, Receiver::new(receiver::Limits::default()));
-    world.sender.restarted(world.now, 1);
+    world.sender.restarted(world.now, 1, &mut Vec::new());
     let mut effects = Vec::new();
     world.sender.invite(world.now, 1, invitation(true), &mut effects);
     world.carry_out(effects);

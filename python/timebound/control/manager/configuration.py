@@ -198,6 +198,7 @@ def _peer(whole: shape.ManagerShape, context: Context) -> dict[str, Any] | None:
         "state": None if state is None else str(state),
         "user": said.user,
         "password": _password(said.user, said.password_file, ("peer",), context),
+        "relay": said.relay,
         "join_ms": -(-said.join // 1_000_000),
         "silence_ms": -(-said.silence // 1_000_000),
     }

@@ -91,6 +91,8 @@ class Doing:
     """Requests whose announcement has changed, by id; `None`: gone."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Groups to which this manager sends whose members have changed, by id, as they are to be announced."""
+    interests: tuple[str, ...] | None = None
+    """What clients are subscribed to from now on; `None`: as before."""
 
 
 class EventError(ValueError):
@@ -139,6 +141,8 @@ class Desk:
                 return self._withdrawn([str(said["id"])], now_ns)
             if kind == "closed":
                 return self._closed(str(said["connection"]), now_ns)
+            if kind == "interests":
+                return Doing(interests=_filters(said["filters"]))
             if kind in _TOLD:
                 return self._told(kind, {key: value for key, value in said.items() if key != "kind"}, now_ns)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -285,6 +289,7 @@ def _join(first: Doing, second: Doing) -> Doing:
     first.log += second.log
     first.touched |= second.touched
     first.groups |= second.groups
+    first.interests = first.interests if second.interests is None else second.interests
     return first
 
 
@@ -321,6 +326,12 @@ def _typed(row: Typed) -> Typed:
     checked = unflatten(table_of(row), flatten(row))
     assert isinstance(checked, type(row))
     return checked
+
+
+def _filters(said: list[str]) -> tuple[str, ...]:
+    if not all(isinstance(each, str) for each in said):
+        raise TypeError("a filter that is no text")
+    return tuple(said)
 
 
 def _requirements(said: dict[str, Any]) -> Requirements:

@@ -94,6 +94,12 @@ class Figures(Collector):
         peers = stats["peers"]
         for key, text in _PEERS:
             yield CounterMetricFamily(f"{PREFIX}_peers_{key}", text, value=peers[key])
+        relayed = CounterMetricFamily(
+            f"{PREFIX}_peers_relayed", "Messages sent to another manager as best effort", labels=["peer"]
+        )
+        for peer, number in peers["relayed"].items():
+            relayed.add_metric([peer], number)
+        yield relayed
         yield GaugeMetricFamily(
             f"{PREFIX}_peers_connections_now", "Connections to members of groups", value=peers["connections"]
         )

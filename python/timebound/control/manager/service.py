@@ -80,6 +80,7 @@ class Service:
         self._reopen = False
         self._peering: str | None = None if said.core["peer"] is None else ""
         """What the intermediary was told of other networks; `None`: it exchanges nothing."""
+        self._relay: bool = said.core["peer"] is not None and said.core["peer"]["relay"]
         self._groups: set[str] = set()
         """To which it sends."""
         self.figures = Figures(core.stats, lambda: {state.value: self._states[state.value] for state in desks.State})
@@ -178,6 +179,9 @@ class Service:
     def _act(self, doing: desks.Doing) -> None:
         if doing.changes:
             self._write(doing)
+        if doing.interests is not None and doing.interests != self._row.interests:
+            # With the next beat, which is now.
+            self._row, self._next_beat = replace(self._row, interests=doing.interests), 0.0
         for row in doing.verdicts:
             self._core.verdict(json.dumps(desks.verdict_json(row)))
         self._audit.write(doing.audit)
@@ -195,7 +199,7 @@ class Service:
         """The intermediary is told what it has to do with other networks, if that has changed."""
         if self._peering is None or not self._store.connected:
             return
-        wanted = groups.wanted(self._store.snapshot(), self.name)
+        wanted = groups.wanted(self._store.snapshot(), self.name, relay=self._relay)
         text = json.dumps(wanted, sort_keys=True)
         if text == self._peering:
             return

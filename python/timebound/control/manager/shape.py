@@ -211,6 +211,12 @@ class Peer(Shape):
     password_file: str | None = Field(
         default=None, description="file whose first line is the password", examples=["/etc/timebound/password"]
     )
+    relay: bool = Field(
+        default=True,
+        description="what no group carries goes to other networks all the same, as best effort, where somebody is subscribed to it; "
+        "false: not from here, nor to here (brokers that are bridged with each other would get it twice)",
+        examples=["false"],
+    )
     join: Time = Field(
         default=2_000_000_000,
         description="longest time for which the first messages of a group wait for its members",

@@ -88,6 +88,9 @@ class ManagerRow:
     """IPv4 address at which managers of other networks reach it: by TCP for acknowledgements, by UDP for messages; `None`: it is in no group."""
     peer_port: int | None = None
     """Of both; the same at all managers of a site, since one datagram goes to all of a group."""
+    interests: tuple[str, ...] = ()
+    """Filters that match all that its clients are subscribed to, as few as may be; `#` where they would be too many. What no group carries to it
+    managers of other networks send it as best effort if one of these matches. Empty: nobody wants anything, or it wants nothing to be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

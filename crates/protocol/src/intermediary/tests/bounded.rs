@@ -156,6 +156,7 @@ fn what_is_refused_and_not_read_stops_the_client_who_causes_it() {
         control: true,
         limits: &line.limits,
         groups: None,
+        interests: true,
         connection: 0,
     };
     let (mut at, mut last) = (0, Step::More);
@@ -192,6 +193,7 @@ fn a_first_packet_that_is_not_understood_is_the_brokers_to_judge() {
             control: true,
             limits: &limits(),
             groups: None,
+            interests: true,
             connection: 0,
         };
         let mut at = 0;
@@ -236,6 +238,7 @@ fn a_broker_that_is_not_there_or_goes() {
             control: true,
             limits: &limits,
             groups: None,
+            interests: true,
             connection: 0,
         };
         assert_eq!(session.client_bytes(&first, &context), Step::Dial);

@@ -2,6 +2,8 @@
 
 mod bounded;
 mod grouped;
+mod relayed;
+
 mod streams;
 mod support;
 mod verdicts;

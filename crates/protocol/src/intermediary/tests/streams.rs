@@ -126,7 +126,7 @@ proptest! {
         let mut first = if opened == 0 { Vec::new() } else { connect(&[], MILD) };
         first.extend(&up);
         let limits = limits();
-        let mut context = Context { now: Time(0), control: true, limits: &limits, groups: None, connection: 0 };
+        let mut context = Context { now: Time(0), control: true, limits: &limits, groups: None, interests: false, connection: 0 };
         let mut waiting: Vec<u8> = Vec::new();
         for piece in pieces(&first, &cuts) {
             waiting.extend(piece);

@@ -126,6 +126,7 @@ pub(super) struct Line {
     pub(super) now: Time,
     pub(super) control: bool,
     pub(super) groups: Option<Groups>,
+    pub(super) interests: bool,
     from_client: Vec<u8>,
     from_broker: Vec<u8>,
     pub(super) to_broker: Vec<u8>,
@@ -142,6 +143,7 @@ impl Line {
             now: Time(0),
             control: true,
             groups: None,
+            interests: false,
             from_client: vec![],
             from_broker: vec![],
             to_broker: vec![],
@@ -190,6 +192,7 @@ impl Line {
             now,
             control,
             groups,
+            interests,
             from_client,
             from_broker,
             to_broker,
@@ -201,6 +204,7 @@ impl Line {
             control: *control,
             limits,
             groups: groups.as_ref(),
+            interests: *interests,
             connection: 7,
         };
         loop {
