@@ -9,9 +9,11 @@ use common::{Folder, direction, plan, python, run};
 use replay::replayed;
 use serde_json::{Value, json};
 
-/// Bursts of three classes, more than the link carries.
-const TRAFFIC: &str = "import socket,time\nss=[]\nfor c in (0,3,6):\n s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n \
-    s.setsockopt(socket.IPPROTO_IP,socket.IP_TOS,c<<5)\n ss.append(s)\nfor i in range(120):\n for j,s in enumerate(ss):\n  \
+/// Bursts of three classes, more than the link carries. An interpreter takes longer than the run to start where the machine is busy, so it is there before,
+/// and told by a file when the run begins.
+const TRAFFIC: &str = "import os,socket,time\nss=[]\nfor c in (0,3,6):\n s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n \
+    s.setsockopt(socket.IPPROTO_IP,socket.IP_TOS,c<<5)\n ss.append(s)\n\
+    open('listens','w').close()\nwhile not os.path.exists('begun'): time.sleep(.001)\nfor i in range(120):\n for j,s in enumerate(ss):\n  \
     s.sendto(bytes(200+400*j),('10.1.0.2',7001+j))\n time.sleep(0.001+0.002*(i%3==0))\n";
 
 fn variants() -> Vec<(&'static str, Value, Value)> {
@@ -117,7 +119,10 @@ fn an_emulated_run_replayed_in_the_simulator_departs_at_the_same_times() {
         plan["network"]["traces"] = json!({"t": [1, 2, 2, 9]});
         plan["record_ingress"] = json!(true);
         plan["preflight"] = json!({"enabled": false});
-        plan["programs"] = json!([python("send", "h1", TRAFFIC, None)]);
+        let mut sender = python("send", "h1", TRAFFIC, None);
+        sender["ready"] = json!({"file": "listens", "timeout_ms": 20_000});
+        let begin = json!({"name": "begin", "node": "h1", "argv": ["touch", "begun"], "start_ns": 0});
+        plan["programs"] = json!([sender, begin]);
         plan["network"]["links"][1]["backward"]["queue"] = json!({"kind": "fifo"});
         let Some(said) = run(&folder, &plan) else { return };
         assert!(said.code == 0 || said.code == 4, "{name}: {}", said.failure());
