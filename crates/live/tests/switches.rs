@@ -418,10 +418,11 @@ fn a_link_that_goes_down_takes_the_carrier_of_the_switches_ports_with_it_and_giv
             ask("during", 1_000_000_000),
             ask("after", 4_200_000_000),
             listener("at2", "h2", 7000, false),
+            // Until after the link is back: an interpreter may take longer to start than the link stays.
             python(
                 "urgent",
                 "h1",
-                &sender("10.1.0.2", 7000, 150, 100, 0.01),
+                &sender("10.1.0.2", 7000, 500, 100, 0.01),
                 Some(100_000_000)
             ),
         ]);

@@ -117,7 +117,8 @@ pub(crate) fn replayed(folder: &Folder, plan: &Value, name: &str) -> Vec<Deliver
         .map(DeliveryRecord::decode)
         .collect();
     // Frames that were still under way when the run ended have no departure.
-    let last = found.iter().map(|record| record.time).max().unwrap();
+    let last = found.iter().map(|record| record.time).max();
+    let last = last.unwrap_or_else(|| panic!("{name}: no frame departed"));
     expected.retain(|record| record.time <= last);
     expected.sort_unstable();
     found.sort_unstable();
