@@ -9,8 +9,11 @@ use crate::intermediary::phase::Phase;
 use crate::intermediary::session::Session;
 use timebound_wire::mqtt::{Ack, Head, Kind, Subscribe, Version};
 
-/// Filters of SUBSCRIBE packets that are not answered, beyond which they count at once: far more than clients have under way.
-const MOST_UNANSWERED: usize = 1_024;
+/// SUBSCRIBE packets that are not answered, and bytes of their filters, beyond which they count at once: far more than clients have under way. (Who
+/// reads no answers could have any number.)
+const MOST_UNANSWERED: (usize, usize) = (1_024, 64 * 1024);
+/// Bytes that a filter takes beside its own.
+const OVERHEAD: usize = 32;
 /// Of a packet that is too long to be looked at.
 const ALL: &str = "#";
 
@@ -56,11 +59,17 @@ impl Session {
             .collect();
         if head.kind == Kind::Unsubscribe {
             self.tell(Outgoing::Unsubscribed { filters });
-        } else if self.subscribing.len() < MOST_UNANSWERED {
+        } else if self.has_room_for(&filters) {
             self.subscribing.insert(packet.packet, filters);
         } else {
             self.tell(Outgoing::Subscribed { filters });
         }
+    }
+
+    fn has_room_for(&self, filters: &[String]) -> bool {
+        let all = self.subscribing.values().flatten().chain(filters);
+        let bytes: usize = all.map(|filter| filter.len() + OVERHEAD).sum();
+        self.subscribing.len() < MOST_UNANSWERED.0 && bytes <= MOST_UNANSWERED.1
     }
 
     /// The broker has answered a SUBSCRIBE: what it accepted counts. `rest`: behind the fixed header, if it is all there.

@@ -17,8 +17,10 @@ use timebound_wire::topic;
 pub const MOST_FILTERS: usize = 256;
 /// Bytes of them, likewise.
 const MOST_BYTES: usize = 16 * 1024;
-/// Different filters that are looked through for those which others cover; beyond, `#` is told.
-const MOST_DIFFERENT: usize = 4_096;
+/// Different filters that are looked through for those which others cover, each with each; beyond, `#` is told.
+const MOST_DIFFERENT: usize = 1_024;
+/// Bytes of all clients' filters that are remembered; who subscribes to more may want anything.
+const MOST_KEPT: usize = 16 << 20;
 /// Clients that are gone and have a session; of those beyond, the one that ends first is forgotten, and `#` told as long as it may be there.
 const MOST_GONE: usize = 10_000;
 const ALL: &str = "#";
@@ -46,6 +48,8 @@ pub struct Interests {
     /// With how many clients have it.
     filters: BTreeMap<String, usize>,
     unknown: usize,
+    /// Bytes of all clients' filters.
+    kept: usize,
     /// Clients that are gone, by the end of their session.
     gone: BTreeSet<(Time, String)>,
     /// A session was forgotten that may be there until then.
@@ -88,11 +92,14 @@ impl Interests {
         };
         for filter in filters {
             let known = topic::unshared(&filter).to_owned();
-            if client.filters.len() >= MOST_DIFFERENT && !client.filters.contains(&filter) {
+            let is_full = client.filters.len() >= MOST_DIFFERENT || self.kept + filter.len() > MOST_KEPT;
+            if is_full && !client.filters.contains(&filter) {
                 // What it has beyond is not remembered.
                 self.unknown += usize::from(!std::mem::replace(&mut client.has_unknown, true));
                 self.changed = true;
-            } else if !known.starts_with('$') && client.filters.insert(filter) {
+            } else if !known.starts_with('$') && !client.filters.contains(&filter) {
+                self.kept += filter.len();
+                client.filters.insert(filter);
                 *self.filters.entry(known).or_default() += 1;
                 self.changed = true;
             }
@@ -106,6 +113,7 @@ impl Interests {
         };
         for filter in filters {
             if client.filters.remove(filter) {
+                self.kept -= filter.len();
                 drop_one(&mut self.filters, filter);
                 self.changed = true;
             }
@@ -154,6 +162,7 @@ impl Interests {
             return;
         };
         for filter in &client.filters {
+            self.kept -= filter.len();
             drop_one(&mut self.filters, filter);
         }
         self.unknown -= usize::from(client.has_unknown);
@@ -279,6 +288,21 @@ mod tests {
         assert_eq!(interests.told(), ["x"]);
     }
 
+    #[test]
+    fn a_flood_of_filters_takes_no_more_memory_than_it_may_and_is_everything() {
+        let mut interests = Interests::default();
+        for client in 0..64 {
+            interests.greeted(client, &client.to_string(), false, 0);
+            let long = (0..64).map(|number| format!("{client}/{number}/") + &"x".repeat(60_000));
+            interests.subscribed(client, long.collect());
+        }
+        assert!(interests.kept <= MOST_KEPT && interests.told() == ["#"]);
+        for client in 0..64 {
+            interests.closed(Time(0), client);
+        }
+        assert!(interests.kept == 0 && interests.told().is_empty());
+    }
+
     proptest! {
         /// Whatever clients do: what is told matches what is subscribed to, and nothing is left when all are gone.
         #[test]
@@ -319,6 +343,7 @@ mod tests {
                 interests.closed(Time(0), connection);
             }
             prop_assert!(interests.told().is_empty() && interests.clients.is_empty() && interests.of.is_empty());
+            prop_assert_eq!(interests.kept, 0);
         }
     }
 }

@@ -130,6 +130,27 @@ fn what_the_broker_accepts_is_told_until_it_is_taken_back() {
 }
 
 #[test]
+fn who_reads_no_answers_to_subscriptions_takes_little_memory() {
+    let mut line = Line::new();
+    line.interests = true;
+    line.client(&connect(&[], &[]));
+    line.broker(CONNACK);
+    outgoing(&mut line);
+    let long = "x".repeat(3_000);
+    for packet in 1..=100 {
+        line.client(&subscribe(packet, &[], &[&long]));
+    }
+    // 64 KiB wait for their answers; the others count at once.
+    assert_eq!(outgoing(&mut line).len(), 79);
+    line.broker(&suback(1, &[0]));
+    line.broker(&suback(50, &[0]));
+    assert_eq!(
+        outgoing(&mut line),
+        [Outgoing::Subscribed { filters: vec![long] }]
+    );
+}
+
+#[test]
 fn a_session_that_goes_on_is_told_with_how_long_it_stays() {
     let expiry = [0x11, 0, 0, 0, 60];
     let mut line = Line::new();
