@@ -9,7 +9,7 @@
 use super::hub::Hub;
 use super::sending::Publication;
 use crate::contract::Event;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use timebound_model::{Span, Time};
@@ -21,8 +21,8 @@ use timebound_wire::topic;
 
 /// A storm of subscriptions is told so often.
 const TELL: Span = Span(250_000_000);
-/// Messages for which nobody waits that wait for a relay; beyond, they are not delivered.
-const MOST_WAITING: usize = 1_024;
+/// Messages for which nobody waits that wait for a relay, and their bytes; beyond, they are not delivered.
+const MOST_WAITING: (usize, usize) = (1_024, 16 << 20);
 
 /// What clients of this manager are subscribed to, and what was told of it.
 #[derive(Debug, Default)]
@@ -36,6 +36,16 @@ impl Told {
     pub(super) const fn due(&self) -> Option<Time> {
         self.at
     }
+}
+
+fn is_full(waiting: &VecDeque<Publication>) -> bool {
+    let bytes = || {
+        waiting
+            .iter()
+            .map(|publication| publication.message.len())
+            .sum::<usize>()
+    };
+    waiting.len() >= MOST_WAITING.0 || bytes() >= MOST_WAITING.1
 }
 
 impl Hub {
@@ -90,7 +100,7 @@ impl Hub {
                 continue;
             };
             let stream = &mut sending.streams[which];
-            if publication.ack.is_none() && stream.waiting.len() >= MOST_WAITING {
+            if publication.ack.is_none() && is_full(&stream.waiting) {
                 if which == 1 {
                     let id = sending.said.id.clone();
                     self.not_delivered(&id, peer, 1, "too much waits for it");
