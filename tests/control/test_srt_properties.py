@@ -101,6 +101,32 @@ def test_both_stores_hold_the_same(urls: list[str], steps: list[tuple[Writer, li
     assert ends[0] == ends[1]
 
 
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.lists(OWN[M1], max_size=5), max_size=6))
+def test_no_transaction_leaves_a_request_that_belongs_to_nobody(transactions: list[list[Change]]) -> None:
+    there = Tables()
+    for changes in transactions:
+        try:
+            prepared = rules.prepare(changes, rules.Seen(M1, there, there))
+        except NotYoursError:
+            continue
+        for change in prepared:
+            table, id = rules.key(change)
+            rows: dict[str, Row] = getattr(there, table)
+            rows.pop(id, None)
+            if isinstance(change, Put):
+                rows[id] = change.row
+        assert {row.connection for row in there.requests.values()} <= there.connections.keys()
+
+
+@pytest.mark.parametrize("gone", [Delete("connections", "m1-b"), Delete("managers", "m1")])
+def test_a_request_cannot_be_put_on_a_connection_that_goes(gone: Delete) -> None:
+    """It was found by `test_both_stores_hold_the_same`, once in many thousand examples."""
+    there = Tables(connections={"m1-b": connection("m1-b")})
+    with pytest.raises(NotYoursError):
+        rules.prepare([gone, Put(request("b", "m1-b"))], rules.Seen(M1, there, there))
+
+
 def _say(stores: dict[Writer, Store], writer: Writer, changes: list[Change]) -> object:
     try:
         return stores[writer].transact(changes, wait_s=10)

@@ -93,10 +93,17 @@ def prepare(changes: Iterable[Change], seen: Seen) -> tuple[Change, ...]:
         for each in hanging:
             wanted.pop(key(each), None)
             wanted[key(each)] = each
-    new = {id: change.row for (_, id), change in wanted.items() if isinstance(change, Put)}
-    connections = {id: row for id, row in new.items() if isinstance(row, ConnectionRow)}
+    new = {
+        id: change.row
+        for (_, id), change in wanted.items()
+        if isinstance(change, Put) and isinstance(change.row, ConnectionRow)
+    }
+    gone = {id for (table, id), change in wanted.items() if table == "connections" and isinstance(change, Delete)}
     for change in wanted.values():
-        if not _allowed(change, seen, connections):
+        # A request on a connection that goes in the same transaction would belong to nobody, whichever was said first.
+        row = change.row if isinstance(change, Put) else None
+        is_left = isinstance(row, RequestRow) and row.connection in gone
+        if is_left or not _allowed(change, seen, new):
             table, id = key(change)
             raise NotYoursError(f"{seen.writer.role} {seen.writer.name!r} does not write {id!r} of {table}")
     return tuple(wanted.values())
