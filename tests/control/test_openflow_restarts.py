@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.control.ovs_lab import PATH, Lab, in_namespace, lab, run, until
-from tests.control.switch_helpers import channel, controller, introduce, queued_site, site, stream, way
+from tests.control.switch_helpers import QUICK, channel, controller, introduce, queued_site, site, stream, way
 from timebound.control.openflow.enforcer import OpenFlowEnforcer
-from timebound.control.openflow.settings import Settings, Tls
+from timebound.control.openflow.settings import Settings, Times, Tls
 from timebound.control.srt.rows import ChannelState
 
 LINE = [(n, n + 1) for n in range(1, 8)]
@@ -61,11 +61,12 @@ def test_a_controller_that_restarts_finds_its_channels_and_loses_none(line: Lab)
     meters = line.ofctl("dump-meters", 1)
     with stream(line) as sent:
         time.sleep(0.3)
-        with controller(line, site(line, port=port), connect=None) as after:
+        # Switches try again after up to a second, and their ports are known for hosts' half a second later: QUICK would settle in the midst of that.
+        usual = dataclasses.replace(QUICK, settle_ns=Times().settle_ns)
+        with controller(line, site(line, port=port, times=usual), connect=None) as after:
             # At once, as a controller does that has its channels from its table: switches and links are found meanwhile.
             after.enforcer.install(mine)
-            # Switches wait for up to some seconds before they connect again; if that is longer than a controller takes to settle, the channel is broken first.
-            until(lambda: any(s is ChannelState.PROVEN for s, _ in after.of("mine")), 15, "proven")
+            assert after.settled("mine", 10)[0] is ChannelState.PROVEN, after.of("mine")
             assert after.enforcer.topology().host_of(line.address(2)) is not None
             assert all("tp_dst=6001" in line.ofctl("dump-flows", n) for n in range(1, 9))
             after.enforcer.adopted()
