@@ -24,15 +24,17 @@ $(BIN)/uv: requirements/bootstrap.txt | tools
 	@touch $@
 
 $(VENV)/.run: requirements/run.txt $(BIN)/uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/run.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/run.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.built: $(RUST_SOURCES) pyproject.toml $(VENV)/.run
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked --quiet --uv
+	@# As an installed wheel has it: without, each start compiles every module wherever nobody may write bytecode.
+	@$(BIN)/python -m compileall -q python/timebound
 	@touch $@
 
 build: $(VENV)/.built ## the wheel, into .venv

@@ -170,9 +170,9 @@ class Lab:
         """`ovs-ofctl` on one switch."""
         return run("ovs-ofctl", "-O", "OpenFlow13", command, f"unix:{self.folder}/s{switch}.mgmt", *arguments)
 
-    def connect(self, target: str) -> None:
-        """Tells switches where their controller is; they try again quickly."""
-        for switch in range(1, self.switches + 1):
+    def connect(self, target: str, switches: Sequence[int] = ()) -> None:
+        """Tells switches (all) where their controller is; they try again quickly."""
+        for switch in switches or range(1, self.switches + 1):
             name = f"s{switch}"
             options = ("max_backoff=1000", "inactivity_probe=2000")
             self.vsctl("set-controller", name, target, "--", "set", "controller", name, *options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,12 +160,83 @@ def test_edge_ports_have_no_switch_behind_them_as_far_as_can_be_known() -> None:
     assert not inner & set(net.edge_ports(9000 * MS))
 
 
-def test_a_host_found_in_a_switch_gives_way_to_one_that_is_seen() -> None:
+def found(net: Learned, address: str | None = "10.0.0.1") -> None:
+    """What a controller before has left of host 1 at the second port of switch 1, in a line of three."""
+    for switch, out in ((1, 2), (2, 1), (3, 1)):
+        net.host_found(MAC.format(1), address, PortId(switch, out))
+
+
+def line(net: Learned) -> None:
+    join(net, PortId(1, 1), PortId(2, 1))
+    join(net, PortId(2, 3), PortId(3, 1))
+
+
+def test_a_host_found_in_switches_gives_way_to_one_that_is_seen() -> None:
     net = learned()
-    assert net.host_recovered(MAC.format(1), "10.0.0.1", PortId(1, 2))
-    assert not net.host_recovered(MAC.format(1), "10.0.0.1", PortId(2, 2))
-    assert net.host_seen(MAC.format(1), "10.0.0.1", PortId(3, 2), 1 * MS)
+    line(net)
+    found(net)
+    assert net.is_awaited(MAC.format(1)) and not net.topology().hosts
+    assert not net.recover(100 * MS), "its port may yet be a link's"
+    assert net.recover(600 * MS)
+    assert net.topology().hosts["10.0.0.1"].at == PortId(1, 2)
+    assert not net.recover(700 * MS)
+    assert net.host_seen(MAC.format(1), "10.0.0.1", PortId(3, 2), 710 * MS)
     assert net.topology().hosts["10.0.0.1"].at == PortId(3, 2)
+
+
+def test_a_host_is_recovered_where_no_switch_is_behind_and_not_before_that_is_known() -> None:
+    """Switches that connected half a second apart had it at a port between them; it was forgotten with the link that was found there."""
+    net = learned()
+    found(net)
+    assert not net.recover(900 * MS), "three ports, each of which may be its own"
+    line(net)
+    assert net.recover(900 * MS)
+    assert net.topology().hosts["10.0.0.1"].at == PortId(1, 2)
+    alone = learned()
+    alone.host_found(MAC.format(1), "10.0.0.1", PortId(3, 1))
+    assert alone.recover(900 * MS)
+    assert alone.topology().hosts["10.0.0.1"].at == PortId(3, 1)
+    line(alone)
+    assert alone.is_awaited(MAC.format(1))
+    found(alone)
+    assert alone.recover(1000 * MS)
+    assert alone.topology().hosts["10.0.0.1"].at == PortId(1, 2)
+
+
+def test_at_last_a_host_is_recovered_at_one_of_its_ports() -> None:
+    net = learned()
+    found(net)
+    assert net.recover(900 * MS, at_last=True)
+    assert net.topology().hosts["10.0.0.1"].at == PortId(1, 2)
+    net.forget_found()
+    assert not net.is_awaited(MAC.format(1))
+
+
+@pytest.mark.parametrize("first", ["rule", "frame"])
+def test_a_host_whose_first_frame_says_no_address_keeps_the_one_it_had(first: str) -> None:
+    """An IPv6 frame in the first half second of a controller took a host's address, and the channels at it were broken."""
+    net = learned()
+    line(net)
+    if first == "rule":
+        found(net)
+        assert net.host_seen(MAC.format(1), None, PortId(1, 2), 0)
+    else:
+        assert net.host_seen(MAC.format(1), None, PortId(1, 2), 0)
+        assert net.host_found(MAC.format(1), "10.0.0.1", PortId(1, 2))
+    assert not net.recover(600 * MS)
+    assert net.topology().hosts["10.0.0.1"].mac == MAC.format(1)
+
+
+def test_an_address_found_in_a_switch_gives_way_to_who_claims_it_and_is_forgotten() -> None:
+    net = learned()
+    found(net)
+    net.host_found(MAC.format(3), "10.0.0.3", PortId(1, 3))
+    assert net.host_seen(MAC.format(2), "10.0.0.1", PortId(2, 2), 0)
+    assert net.host_seen(MAC.format(1), None, PortId(1, 2), 0)
+    assert net.mac_of("10.0.0.1") == MAC.format(2)
+    net.forget_found()
+    assert net.host_seen(MAC.format(3), None, PortId(1, 2), 0)
+    assert net.mac_of("10.0.0.3") is None
 
 
 def test_names_rates_and_delays_come_from_the_sites_description() -> None:

@@ -80,6 +80,37 @@ def test_a_controller_that_restarts_finds_its_channels_and_loses_none(line: Lab)
     assert "rate=2000" in meters and line.ofctl("dump-meters", 1).count("rate=2000") == 1
 
 
+@pytest.mark.parametrize("late", [(1, 2, 3), (8,), (4, 5)], ids=["the first ones", "the last one", "in the middle"])
+def test_switches_that_come_back_one_after_the_other_are_no_hosts_place(line: Lab, late: tuple[int, ...]) -> None:
+    mine = channel(line, "mine", WAY)
+    with controller(line, site(line)) as before:
+        introduce(line, before)
+        port = before.enforcer.port
+        before.enforcer.install(mine)
+        assert before.settled("mine")[0] is ChannelState.PROVEN
+    # Where nobody listens; without any controller a switch would forget its rules.
+    line.connect("tcp:127.0.0.1:1", late)
+    target = f"tcp:127.0.0.1:{port}"
+    usual = dataclasses.replace(QUICK, settle_ns=Times().settle_ns)
+    with stream(line) as sent, controller(line, site(line, port=port, times=usual), connect=None) as after:
+        after.enforcer.install(mine)
+        early = 8 - len(late)
+        until(
+            lambda: sum(switch.connected for switch in after.enforcer.topology().switches.values()) == early,
+            5,
+            "those that come first",
+        )
+        # Longer than it takes until a port counts as a host's.
+        time.sleep(2 * usual.edge_after_ns / 1e9)
+        line.connect(target, late)
+        assert after.settled("mine", 10)[0] is ChannelState.PROVEN, after.of("mine")
+        places = {host.at.switch for topology in after.topologies for host in topology.hosts.values()}
+        assert places == {1, 8}
+        time.sleep(0.2)
+        sent.end()
+    assert sent.lost == [] and sent.marks() == {40}
+
+
 def test_traffic_goes_on_without_a_controller(line: Lab) -> None:
     with controller(line, site(line)) as held:
         introduce(line, held)

@@ -55,25 +55,31 @@ def manager(
 
 
 def _serve(said: Configuration) -> int:
+    import importlib.util
     import json
     import logging
 
     from timebound._core import Manager
-    from timebound.control.srt.store import Role, StoreError, Writer, open_store
 
-    try:
-        from timebound.control import logs
-        from timebound.control.manager.service import Service
-    except ModuleNotFoundError as error:
-        stderr(f"error: {error.name} is not installed\n  = hint: pip install 'timebound[control]'")
-        return EXIT_HOST
-
-    logs.begin(said.log_format, said.log_level)
-    log = logging.getLogger("timebound.manager")
+    for needed in ("structlog", "paho", "prometheus_client"):
+        if importlib.util.find_spec(needed) is None:
+            stderr(f"error: {needed} is not installed\n  = hint: pip install 'timebound[control]'")
+            return EXIT_HOST
+    # Clients come back within a second and do not wait for more than the intermediary, so everything else is loaded after it.
+    failure = core = None
     try:
         core = Manager(json.dumps(said.core))
     except (ValueError, OSError) as error:
-        log.error("cannot serve", extra={"why": str(error)})
+        failure = str(error)
+
+    from timebound.control import logs
+    from timebound.control.manager.service import Service
+    from timebound.control.srt.store import Role, StoreError, Writer, open_store
+
+    logs.begin(said.log_format, said.log_level)
+    log = logging.getLogger("timebound.manager")
+    if core is None:
+        log.error("cannot serve", extra={"why": failure})
         return EXIT_HOST
     try:
         store = open_store(said.store_url, Writer(Role.MANAGER, said.name), tls=said.store_tls)

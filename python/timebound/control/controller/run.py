@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import signal
 import socket
@@ -9,21 +10,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
-import uvicorn
 
 from timebound.control.controller.audit import Audit
 from timebound.control.controller.configuration import Configuration
 from timebound.control.controller.metrics import Metrics
-from timebound.control.controller.rest import application
 from timebound.control.controller.service import Service
 from timebound.control.controller.tokens import read_tokens
 from timebound.control.enforcer import Enforcer
 from timebound.control.openflow.enforcer import OpenFlowEnforcer
 from timebound.control.srt.store import Role, Store, Writer, open_store
 from timebound.control.systemd import tell_systemd
+
+if TYPE_CHECKING:
+    import uvicorn
+
+for _needed in ("fastapi", "uvicorn"):
+    if importlib.util.find_spec(_needed) is None:
+        raise ModuleNotFoundError(f"No module named {_needed!r}", name=_needed)
 
 
 @dataclass(slots=True)
@@ -101,6 +107,12 @@ def running(
         )
         service.start()
         ends.callback(service.close)
+        # Switches and managers wait for what stands above, so the rest is loaded after it: HTTP is a good part of a start, and its callers wait
+        # at the open door.
+        import uvicorn
+
+        from timebound.control.controller.rest import application
+
         server = uvicorn.Server(
             uvicorn.Config(
                 application(service, tokens),

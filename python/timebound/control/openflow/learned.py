@@ -56,6 +56,15 @@ class _Host:
     """Seen by this controller, not only found in a switch's rules."""
 
 
+@dataclass(slots=True)
+class _Found:
+    """What the rules that another controller left in switches say of a host."""
+
+    address: str | None = None
+    outs: dict[int, PortId] = field(default_factory=dict)
+    """By switch: the port that frames to it leave by, towards other switches in all but one."""
+
+
 class Learned:
     """All that was seen. Every method that changes something returns whether the topology is another one now."""
 
@@ -72,6 +81,8 @@ class Learned:
         self._ports: dict[PortId, _Port] = {}
         self._links: dict[PortId, _Link] = {}
         self._hosts: dict[str, _Host] = {}
+        self._found: dict[str, _Found] = {}
+        """By MAC address; until `forget_found`."""
         self._topology: Topology | None = None
         self._revision = 0
 
@@ -183,6 +194,11 @@ class Learned:
         known = inner | {host.at for host in self._hosts.values()}
         return [port.id for port in self.live_ports() if port.id not in known]
 
+    def unheard_ports(self) -> list[PortId]:
+        """Ports that are up, and from which no other switch has a frame (or has none any more)."""
+        heard = {link.out for link in self._links.values() if not link.lost}
+        return [port.id for port in self.live_ports() if port.id not in heard]
+
     def live_ports(self) -> list[SeenPort]:
         """Ports of switches that are there and that are up."""
         return [p.seen for id, p in sorted(self._ports.items()) if p.seen.up and self._present(id.switch)]
@@ -203,6 +219,9 @@ class Learned:
             if sum(other.at == at for other in self._hosts.values()) >= self._most_hosts:
                 return False
             host = self._hosts[mac] = _Host(mac, at)
+            if address is None:
+                # IPv6 or the like: its first frame need not say what its IPv4 address is.
+                self._remind(host)
             news = True
         elif host.at != at:
             if host.certain and now_ns - port.up_since_ns < self._edge_after_ns:
@@ -223,14 +242,56 @@ class Learned:
             other.addresses.pop(address, None)
         host.addresses[address] = None
 
-    def host_recovered(self, mac: str, address: str | None, at: PortId) -> bool:
-        """A switch has a rule that sends to this host out of `at`; what is seen by ourselves counts more."""
-        if mac in self._hosts or at not in self._ports or self.is_link_port(at) or not is_host_mac(mac):
+    # Hosts of a controller before this one ----------------------------------------------------------------------------------
+
+    def host_found(self, mac: str, address: str | None, out: PortId) -> bool:
+        """A switch has a rule that sends frames for this host out of a port, and perhaps says its IPv4 address; what is seen by ourselves counts more.
+
+        To be said before rules are written by what is known here: those of a host without an address would take the place of the one that has it.
+        """
+        if not is_host_mac(mac):
             return False
-        host = self._hosts[mac] = _Host(mac, at, certain=False)
-        if address is not None and not any(address in other.addresses for other in self._hosts.values()):
-            host.addresses[address] = None
-        return self._changed()
+        found = self._found.setdefault(mac, _Found())
+        found.outs[out.switch] = out
+        found.address = address or found.address
+        host = self._hosts.get(mac)
+        return self._changed() if host is not None and self._remind(host) else False
+
+    def recover(self, now_ns: int, *, at_last: bool = False) -> bool:
+        """Hosts that were found and not seen are where the one port leads that no switch is behind.
+
+        While a switch is not connected yet, the port towards it looks like a host's as well, and which one is cannot be known; `at_last`: it is to be
+        decided now.
+        """
+        edge = set(self.edge_ports(now_ns))
+        news = False
+        for mac, found in self._found.items():
+            ends = [out for _switch, out in sorted(found.outs.items()) if not self.is_link_port(out)]
+            if mac in self._hosts or not edge.intersection(ends) or (len(ends) > 1 and not at_last):
+                continue
+            at = next(end for end in ends if end in edge)
+            host = self._hosts[mac] = _Host(mac, at, certain=False)
+            self._remind(host)
+            news = True
+        return self._changed() if news else False
+
+    def _remind(self, host: _Host) -> bool:
+        """Gives a host without an address the one that it had, unless somebody else claims that now."""
+        found = self._found.get(host.mac)
+        if found is None or found.address is None or host.addresses or self.mac_of(found.address) is not None:
+            return False
+        host.addresses[found.address] = None
+        return True
+
+    def is_awaited(self, mac: str) -> bool:
+        """Was this host found in switches, and is it not known yet where it is?"""
+        return mac in self._found and mac not in self._hosts
+
+    def forget_found(self) -> None:
+        """Whoever is there was heard of or found: what the rules of another controller say counts no more."""
+        self._found.clear()
+
+    # Who is where ------------------------------------------------------------------------------------------------------------
 
     def places(self) -> dict[str, PortId]:
         """Where hosts are, by MAC address."""

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.05
 _SYNC_DELAY_S = 0.005
 """Best effort follows a change after this time, so that changes that come together cost one computation."""
+_LATE = 3
+"""So many times what it takes to settle, it waits longer for switches that come late: Open vSwitch tries every 8 s unless it is told otherwise."""
 _LLDP_MAC = "06:74:62:00:00:02"
 
 
@@ -70,10 +72,13 @@ class Network:
         self._keep_channel = keep_channel
         self._key = secrets.token_bytes(32)
         self._lldp_due: dict[PortId, float] = {}
+        self._unheard = False
+        """A switch has become ready since the last tick."""
         self._echo_due = 0.0
         self._dirty = asyncio.Event()
         self._forwarding = forwarding.Forwarding(self.learned.topology())
         self._settled_at = self._loop.time() + times.settle_ns / 1e9
+        self._settled_at_last = self._settled_at + _LATE * times.settle_ns / 1e9
         self._settled = False
         self._stopping = False
         self._listed = {switch.datapath for switch in settings.switches}
@@ -157,7 +162,11 @@ class Network:
     async def _begin(self, box: SwitchBox, session: Session) -> None:
         try:
             await box.read(session)
-            if self.learned.switch_connected(box.datapath, session.ports, self.now_ns()):
+            changed = self.learned.switch_connected(box.datapath, session.ports, self.now_ns())
+            if not self._settled:
+                changed |= self._remember(box)
+                self._settle_later()
+            if changed:
                 self._topology_changed()
             box.want(FIXED, forwarding.fixed(box.datapath, self.settings.punt_packets_per_s))
             try:
@@ -227,6 +236,8 @@ class Network:
         while True:
             await asyncio.sleep(_TICK_S)
             now = self._loop.time()
+            if self._unheard:
+                self._lldp_again()
             self._send_lldp()
             if self.learned.expire(self.now_ns()):
                 self._topology_changed()
@@ -234,10 +245,19 @@ class Network:
                 self._echo_due = now + self.settings.times.echo_period_ns / 1e9
                 self._echo(now)
             if not self._settled:
-                self._recover()
-                if now >= self._settled_at:
-                    self._settled = True
+                self._settled = now >= self._settled_at
+                missing = any(not self._is_ready(datapath) for datapath in self._listed)
+                if (self._settled or not missing) and self.learned.recover(self.now_ns(), at_last=self._settled):
+                    self._topology_changed()
+                if self._settled:
+                    self.learned.forget_found()
+                    # What was kept of hosts that did not come goes with the next rules.
+                    self._dirty.set()
                     self.clean()
+
+    def _is_ready(self, datapath: int) -> bool:
+        box = self.boxes.get(datapath)
+        return box is not None and box.ready.is_set()
 
     def _echo(self, now: float) -> None:
         for session in list(self._sessions):
@@ -247,24 +267,34 @@ class Network:
             elif session.up:
                 session.ping()
 
-    def _recover(self) -> None:
-        """Hosts that a controller before this one has learned, from the rules that it left."""
-        edge = set(self.learned.edge_ports(self.now_ns()))
+    def _remember(self, box: SwitchBox) -> bool:
+        """Hosts that a controller before this one has learned, from the rules that it left. Is the topology another one now?"""
         changed = False
-        for box in self.boxes.values():
-            for rule, number in box.hosts_present():
-                mac = dict(rule.match).get("eth_dst")
-                ports = [PortId(box.datapath, action.port) for action in rule.actions if isinstance(action, Output)]
-                if isinstance(mac, str) and ports and ports[0] in edge:
-                    address = str(ipaddress.IPv4Address(number)) if 0 < number < 1 << 32 else None
-                    changed |= self.learned.host_recovered(mac, address, ports[0])
-        if changed:
-            self._topology_changed()
+        for rule, number in box.hosts_present():
+            mac = _target(rule)
+            out = next((action.port for action in rule.actions if isinstance(action, Output)), None)
+            if mac is not None and out is not None:
+                address = str(ipaddress.IPv4Address(number)) if 0 < number < 1 << 32 else None
+                changed |= self.learned.host_found(mac, address, PortId(box.datapath, out))
+        return changed
+
+    def _settle_later(self) -> None:
+        """A switch that comes late gets the time in which its links and hosts are found, if not for ever: one may come and go."""
+        times = self.settings.times
+        needed = (2 * times.edge_after_ns) / 1e9
+        self._settled_at = min(max(self._settled_at, self._loop.time() + needed), self._settled_at_last)
 
     def _lldp_now(self, datapath: int) -> None:
+        """A switch hears and is heard from now on: its own frames go at once, and those of ports from which it may have missed one at the next tick."""
         for port in [port for port in self._lldp_due if port.switch == datapath]:
             del self._lldp_due[port]
         self._send_lldp()
+        self._unheard = True
+
+    def _lldp_again(self) -> None:
+        self._unheard = False
+        for port in self.learned.unheard_ports():
+            self._lldp_due.pop(port, None)
 
     def _send_lldp(self) -> None:
         now = self._loop.time()
@@ -352,6 +382,9 @@ class Network:
             puts: list[Coroutine[Any, Any, None]] = []
             for box in ready:
                 rules = self._forwarding.rules(box.datapath, places, addresses)
+                if not self._settled:
+                    found = (rule for rule, _number in box.hosts_present())
+                    rules += [rule for rule in found if self.learned.is_awaited(_target(rule) or "")]
                 ports = [port.number for port in unknown if port.switch == box.datapath]
                 metered = forwarding.PUNT_METER in box.present.meters
                 puts.append(self._put_hosts(box, rules + forwarding.unknown_port_rules(ports, metered=metered)))
@@ -364,6 +397,12 @@ class Network:
             await box.put(HOSTS, tables)
         except SwitchError as error:
             log.warning("openflow: switch %016x: best effort is not as it is to be: %s", box.datapath, error)
+
+
+def _target(rule: Rule) -> str | None:
+    """The MAC address that a rule is for."""
+    mac = dict(rule.match).get("eth_dst")
+    return mac if isinstance(mac, str) else None
 
 
 def is_loopback(host: str) -> bool:
