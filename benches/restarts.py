@@ -7,8 +7,10 @@ manager` before mosquitto (which saves each change, as it must if nothing is to 
 A message is published every 20 ms. Each event (default: all; by the first word of its name) happens ROUNDS times (default 3): SIGKILL, 0.3 s of absence, start; a link goes down and up.
 
 Printed for each: messages that the publisher got acknowledged and the subscriber never got (aim: none), those that came more than once (QoS 1 allows it), the
-longest time without a message at the subscriber, and the time from the start until both requests are granted by proven channels again (aim: 2 s). Exit code 1
-where a message was lost or the median of a restoration misses its aim. Needs root.
+longest time without a message at the subscriber, and the time from the start until both requests are granted by proven channels again (aim: 2 s). Where
+clients lost their connections, they must ask again first: paho waits a second before it tries, and where the switches were gone as well TCP's
+retransmissions back off meanwhile; so the time from the last request on is printed beside. Exit code 1 where a message was lost or the median of a
+restoration misses its aim. Needs root.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -241,13 +244,16 @@ def events() -> dict[str, tuple[str, ...]]:
     }
 
 
-def one(made: Plant, act: Callable[[], int]) -> tuple[float, tuple[int, int]]:
-    """Seconds until the guarantee is back after an event, and the event's time and the end's (monotonic, ns)."""
+def one(made: Plant, act: Callable[[], int]) -> tuple[tuple[float, float], tuple[int, int]]:
+    """Seconds until the guarantee is back after the start and after both clients have asked since then, and the event's time and the end's
+    (monotonic, ns)."""
     begin = time.monotonic_ns()
     started = act()
-    restored = until(lambda: made.is_guaranteed(started), 60, "the guarantee again")
+    until(lambda: made.is_guaranteed(started), 60, "the guarantee again")
+    restored = time.time_ns()
+    asked = max([started, *(row.asked_ns for row in made.store.snapshot().requests.values())])
     time.sleep(1.0)
-    return restored, (begin, time.monotonic_ns())
+    return ((restored - started) / 1e9, (restored - asked) / 1e9), (begin, time.monotonic_ns())
 
 
 def killed(made: Plant, parts: tuple[str, ...]) -> int:
@@ -256,8 +262,10 @@ def killed(made: Plant, parts: tuple[str, ...]) -> int:
         made.kill(part)
     time.sleep(ABSENT_S)
     started = time.time_ns()
-    for part in reversed(parts):
-        made.start(part)
+    # At the same time, as a machine starts its services; some are waited for until they are there.
+    with ThreadPoolExecutor(len(parts)) as at_once:
+        for begun in [at_once.submit(made.start, part) for part in parts]:
+            begun.result()
     return started
 
 
@@ -278,7 +286,7 @@ def main() -> int:
     ring = [(1, 2), (2, 3), (3, 4), (4, 1)]
     with lab(4, ring, [1, 2, 3]) as net, plant(net) as made:
         spans: dict[str, list[tuple[int, int]]] = {}
-        restored: dict[str, list[float]] = {}
+        restored: dict[str, list[tuple[float, float]]] = {}
         for number in range(1, 4):
             until(lambda number=number: net.ping(number, number % 3 + 1), 30, "hosts reach each other")
         until(lambda: bool(made.store.snapshot().managers), 30, "the manager is there")
@@ -296,7 +304,7 @@ def main() -> int:
                 took, span = one(made, lambda parts=parts: killed(made, parts))
                 restored.setdefault(name, []).append(took)
                 spans.setdefault(name, []).append(span)
-            print(f"  {name}: {rounds} times, last restored in {restored[name][-1]:.2f} s", flush=True)
+            print(f"  {name}: {rounds} times, last restored in {restored[name][-1][0]:.2f} s", flush=True)
         for _round in range(rounds if not chosen or "link" in chosen else 0):
             for change in ("down", "up"):
                 name = f"link s1-s2 {change}"
@@ -324,10 +332,12 @@ def main() -> int:
                 gone += sum(begin <= acknowledged[number] <= end for number in lost)
                 here = Counter(number for number, when in got if begin <= when <= end)
                 again += sum(n - 1 for n in here.values())
-            took = restored[name]
+            took = [whole for whole, _asked in restored[name]]
+            asked = statistics.median(since for _whole, since in restored[name])
             print(
                 f"  {name}: lost {gone}, again {again}, without a message {statistics.median(gaps):.3f} s (most {max(gaps):.3f}),"
-                f" guaranteed again after {statistics.median(took):.2f} s (most {max(took):.2f})"
+                f" guaranteed again after {statistics.median(took):.2f} s (most {max(took):.2f}),"
+                f" {asked:.2f} s after the clients had asked again"
             )
             missed |= bool(gone) or statistics.median(took) > RESTORED_AIM_S
         missed |= bool(lost)
