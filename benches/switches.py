@@ -23,6 +23,7 @@ from tests.control.group_helpers import Listener, Source, asked, beating, order
 from tests.control.ovs_lab import Lab, lab, run, until
 from tests.control.switch_helpers import Controller, channel, controller, introduce, site, stream, way
 from tests.control.test_controller_over_switches import serving
+
 from timebound.control.openflow.settings import Times
 from timebound.control.srt.rows import ChannelState, GroupRow, Side
 from timebound.control.srt.store import Put

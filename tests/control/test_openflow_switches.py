@@ -77,7 +77,7 @@ def test_what_exceeds_a_channel_is_dropped_at_its_first_switch(ring: Lab, held: 
     held.enforcer.install(channel(ring, "police", WAY, rate_bps=1_000_000, burst_bytes=3000))
     assert held.settled("police")[0] is ChannelState.PROVEN
     began = time.monotonic()
-    with stream(ring, size=1000, period_s=0.002) as sent:
+    with stream(ring, size=1000, period_s=0.001) as sent:
         time.sleep(1.5)
         sent.end()
     lasted = time.monotonic() - began
