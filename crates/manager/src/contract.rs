@@ -86,6 +86,22 @@ pub struct Peering {
     /// Milliseconds after which a member that should acknowledge something and does not is lost.
     #[serde(default = "silence_ms")]
     pub silence_ms: u64,
+    /// Connections with peers are TLS, and datagrams are sealed. All managers of a site have it, or none.
+    #[serde(default)]
+    pub tls: Option<PeerTls>,
+}
+
+/// TLS between managers. Each has a certificate for its peer address, as an address (subjectAltName, RFC 5280, section 4.2.1.6), of an authority that certifies
+/// managers alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerTls {
+    /// PEM, chain of this manager's certificate.
+    pub certificate: PathBuf,
+    /// PEM, its private key.
+    pub key: PathBuf,
+    /// PEM, the authority of all managers.
+    pub authority: PathBuf,
 }
 
 const fn relay() -> bool {

@@ -1,6 +1,6 @@
 //! TLS on both sides (rustls): the site's certificate towards clients, the broker's authority towards the broker.
 
-use crate::contract::{BrokerTls, Listener};
+use crate::contract::{BrokerTls, Listener, PeerTls};
 use crate::start::StartError;
 use crate::stream::Stream;
 use rustls::pki_types::pem::PemObject;
@@ -129,4 +129,64 @@ fn connector(tls: &BrokerTls, address: &str) -> Result<(TlsConnector, ServerName
         .with_root_certificates(authorities(&tls.authority)?)
         .with_no_client_auth();
     Ok((TlsConnector::from(Arc::new(config)), server))
+}
+
+/// Both ends of connections between managers: each shows its certificate, which must be for the address that it has.
+#[derive(Clone)]
+pub(crate) struct Mutual {
+    connector: TlsConnector,
+    acceptor: TlsAcceptor,
+}
+
+impl Mutual {
+    pub(crate) fn new(said: &PeerTls) -> Result<Self, StartError> {
+        let chain = certificates(&said.certificate)?;
+        let key = || PrivateKeyDer::from_pem_file(&said.key).map_err(|error| of_no_use(&said.key, error));
+        let roots = authorities(&said.authority)?;
+        let of_ours = |error: rustls::Error| of_no_use(&said.key, error);
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider())
+            .build()
+            .map_err(|error| of_no_use(&said.authority, error))?;
+        // Both ends are managers, so there is nobody who speaks nothing newer than TLS 1.2.
+        let server = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(of_ours)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key()?)
+            .map_err(of_ours)?;
+        let client = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(of_ours)?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key()?)
+            .map_err(of_ours)?;
+        Ok(Self {
+            connector: TlsConnector::from(Arc::new(client)),
+            acceptor: TlsAcceptor::from(Arc::new(server)),
+        })
+    }
+
+    pub(crate) async fn connect(
+        &self,
+        socket: TcpStream,
+        to: IpAddr,
+    ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+        self.connector.connect(ServerName::from(to), socket).await
+    }
+
+    pub(crate) async fn accept(
+        &self,
+        socket: TcpStream,
+        from: IpAddr,
+    ) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+        let stream = self.acceptor.accept(socket).await?;
+        // The authority says that it is a manager; which one it says as well, and rustls looks at that in servers alone.
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
+        let shown = shown.ok_or_else(|| refused("it shows no certificate".to_owned()))?;
+        webpki::EndEntityCert::try_from(shown)
+            .and_then(|certificate| certificate.verify_is_valid_for_subject_name(&ServerName::from(from)))
+            .map_err(|error| refused(format!("its certificate is not for {from}: {error}")))?;
+        Ok(stream)
+    }
 }

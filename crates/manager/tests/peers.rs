@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::authority;
 use common::clients::{Mosquitto, Subscriber, publish_all};
 use common::*;
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ const GROUP: &str = "239.192.1.7";
 struct Site {
     test: u8,
     port: u16,
+    /// Of the managers, who have TLS between them.
+    authority: Option<authority::Site>,
 }
 
 impl Site {
@@ -29,7 +32,30 @@ impl Site {
             .local_addr()
             .unwrap()
             .port();
-        Self { test, port }
+        Self {
+            test,
+            port,
+            authority: None,
+        }
+    }
+
+    /// With TLS between managers.
+    fn secured(test: u8) -> Self {
+        let mut site = Self::new(test);
+        let authority = authority::Site::new(&format!("peers-{test}"));
+        for number in 1..=3 {
+            let address = site.address(number).to_string();
+            authority.issue(&format!("m{number}"), "a manager", &[&address]);
+        }
+        site.authority = Some(authority);
+        site
+    }
+
+    fn tls(&self, number: u8) -> Value {
+        self.authority.as_ref().map_or(Value::Null, |authority| {
+            json!({"certificate": authority.path(&format!("m{number}.pem")), "key": authority.path(&format!("m{number}.key")),
+                "authority": authority.path("authority.pem")})
+        })
     }
 
     fn address(&self, number: u8) -> Ipv4Addr {
@@ -43,7 +69,8 @@ impl Site {
             "broker": {"address": "127.0.0.1", "port": broker},
             "threads": 2,
             "network": format!("N{number}"),
-            "peer": {"address": self.address(number), "port": self.port, "state": state, "silence_ms": 8_000},
+            "peer": {"address": self.address(number), "port": self.port, "state": state, "silence_ms": 8_000,
+                "tls": self.tls(number)},
         });
         let config = serde_json::from_value(config).unwrap();
         match loss {
@@ -321,9 +348,17 @@ fn numbers(count: usize) -> Vec<String> {
 
 #[test]
 fn with_a_tenth_of_all_datagrams_lost_each_quality_is_kept() {
+    each_quality_is_kept(&Site::new(1));
+}
+
+#[test]
+fn each_quality_is_kept_when_everything_is_sealed() {
+    each_quality_is_kept(&Site::secured(16));
+}
+
+fn each_quality_is_kept(site: &Site) {
     let brokers: Vec<Mosquitto> = (0..3).map_while(|_| Mosquitto::start("")).collect();
     let [a, b, c] = &brokers[..] else { return };
-    let site = Site::new(1);
     let managers: Vec<Manager> = [a, b, c]
         .iter()
         .enumerate()
@@ -382,9 +417,13 @@ struct Pair {
 impl Pair {
     /// Both have their state on disk, and the group is open.
     fn start(test: u8) -> Option<Self> {
+        Self::start_at(Site::new(test))
+    }
+
+    fn start_at(site: Site) -> Option<Self> {
         let brokers = [Mosquitto::start("")?, Mosquitto::start("")?];
         let mut pair = Self {
-            site: Site::new(test),
+            site,
             brokers,
             managers: [None, None],
             port: AtomicU16::new(0),
@@ -466,7 +505,16 @@ fn in_order_with_repetitions(found: &[String], count: usize) {
 
 #[test]
 fn a_member_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing() {
-    let Some(mut pair) = Pair::start(2) else { return };
+    killed_and_started_again(Pair::start(2));
+}
+
+#[test]
+fn a_sealed_member_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing() {
+    killed_and_started_again(Pair::start_at(Site::secured(17)));
+}
+
+fn killed_and_started_again(pair: Option<Pair>) {
+    let Some(mut pair) = pair else { return };
     for qos in [2, 1] {
         pair.publish(qos, 600, 200, |pair| {
             // Without a word to anybody, as far as threads can: what is not on disk or at the broker is gone.
@@ -585,11 +633,19 @@ fn a_publisher_is_held_back_while_another_broker_takes_nothing_and_nobody_while_
 /// Every eighth datagram is lost, so that some are sent again; and all are seen before.
 #[test]
 fn what_is_sent_to_a_group_keeps_to_its_reservation() {
+    keeps_to_its_reservation(&Site::new(11));
+}
+
+#[test]
+fn what_is_sealed_keeps_to_the_reservation_as_well() {
+    keeps_to_its_reservation(&Site::secured(18));
+}
+
+fn keeps_to_its_reservation(site: &Site) {
     const RATE_BPS: u128 = 200_000;
     const BURST: u128 = 4_000;
     let brokers: Vec<Mosquitto> = (0..2).map_while(|_| Mosquitto::start("")).collect();
     let [a, b] = &brokers[..] else { return };
-    let site = Site::new(11);
     let seen: Arc<Mutex<Vec<(Instant, u128)>>> = Arc::default();
     let loss: Loss = {
         let seen = Arc::clone(&seen);
@@ -670,6 +726,102 @@ fn strangers_are_not_heard() {
     stranger.set_read_timeout(Some(LONG)).unwrap();
     rest(&mut stranger);
     assert_eq!(manager.stats().peers.received, 0);
+}
+
+/// Between `m1` and `m2`, who do not get on with each other: what the manager `who` says of that.
+fn problem(first: &Site, second: &Site, who: usize) -> Option<String> {
+    let brokers = [Mosquitto::start("")?, Mosquitto::start("")?];
+    let managers = [
+        first.start(1, brokers[0].port, None, None),
+        second.start(2, brokers[1].port, None, None),
+    ];
+    first.other(&managers[1]);
+    first.first(&managers[0], &[2]);
+    let told = event(&managers[who - 1], "peering");
+    assert_eq!(told["about"], format!("m{}", 3 - who));
+    assert_eq!(managers[0].stats().peers.connections, 0);
+    Some(told["problem"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn who_cannot_show_who_it_is_is_no_peer() {
+    let site = Site::secured(19);
+    let mut stranger = Site::secured(20);
+    (stranger.test, stranger.port) = (site.test, site.port);
+    let Some(why) = problem(&site, &stranger, 1) else {
+        return;
+    };
+    assert!(why.contains("certificate"), "another authority: {why}");
+    let authority = site.authority.as_ref().unwrap();
+    authority.issue("m2", "a manager", &["127.1.19.77"]);
+    let why = problem(&site, &site, 1).unwrap();
+    assert!(why.contains("not valid for name"), "of another manager: {why}");
+    authority.issue("m2", "a manager", &["127.1.19.2"]);
+    authority.issue("m1", "a manager", &["127.1.19.77"]);
+    let why = problem(&site, &site, 2).unwrap();
+    assert!(
+        why.contains("its certificate is not for 127.1.19.1"),
+        "who calls: {why}"
+    );
+    authority.issue("m1", "a manager", &["127.1.19.1"]);
+    let mut plain = Site::new(19);
+    plain.port = site.port;
+    let why = problem(&site, &plain, 1).unwrap();
+    assert!(why.contains("handshake"), "who has no TLS: {why}");
+}
+
+#[test]
+fn clear_datagrams_and_replays_are_not_heard_where_all_are_sealed() {
+    let brokers: Vec<Mosquitto> = (0..2).map_while(|_| Mosquitto::start("")).collect();
+    let [a, b] = &brokers[..] else { return };
+    let site = Site::secured(21);
+    let seen: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let keep: Loss = {
+        let seen = Arc::clone(&seen);
+        Arc::new(move |datagram| {
+            seen.lock().unwrap().push(datagram.to_vec());
+            false
+        })
+    };
+    let managers = [
+        site.start(1, a.port, None, None),
+        site.start(2, b.port, None, Some(keep)),
+    ];
+    site.first(&managers[0], &[2]);
+    site.other(&managers[1]);
+    joined(&managers[0]);
+    let subscriber = Subscriber::start(b.port, "s", "plant/#", 0);
+    let port = managers[0].addresses()[0].port();
+    publish_all(&|| port, "p", "plant/1", 0, 20, &AtomicUsize::new(0));
+    soon("the other network has all", || subscriber.found().len() >= 20);
+    let before = managers[1].stats().peers.foreign;
+    let sealed = seen.lock().unwrap().clone();
+    assert!(sealed.iter().all(|datagram| datagram.starts_with(b"TS\x01\0")));
+    assert!(
+        sealed
+            .iter()
+            .all(|datagram| !datagram.windows(7).any(|part| part == b"plant/1"))
+    );
+    drop(managers);
+    let manager = site.start(2, b.port, None, None);
+    site.other(&manager);
+    // From the address of the origin, which is gone.
+    let socket = UdpSocket::bind((site.address(1), site.port)).unwrap();
+    let at = (site.address(2), site.port);
+    let mut clear = b"TB\x01\x03".to_vec();
+    clear.extend([0; 28]);
+    clear.extend(b"\x30\x0a\0\x07plant/1\0x");
+    soon("they are counted", || {
+        socket.send_to(&clear, at).unwrap();
+        sealed
+            .iter()
+            .for_each(|datagram| drop(socket.send_to(datagram, at)));
+        manager.stats().peers.foreign > before + 40
+    });
+    assert_eq!(
+        (subscriber.found().len(), manager.stats().peers.received),
+        (20, 0)
+    );
 }
 
 #[test]

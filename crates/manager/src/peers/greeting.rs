@@ -2,6 +2,7 @@
 
 use super::hub::Hub;
 use super::links::{self, Out};
+use super::sealing::Opener;
 use std::net::Ipv4Addr;
 use timebound_model::Time;
 use timebound_protocol::peer::PeerId;
@@ -19,6 +20,8 @@ pub(super) struct Peer {
     /// Of its process, as far as it has said.
     pub(super) life: Option<u64>,
     pub(super) receiver: Receiver,
+    /// Of what its present life sends; `None`: it has not said how.
+    pub(super) opener: Option<Opener>,
 }
 
 /// A TCP connection with a peer.
@@ -44,6 +47,7 @@ impl Hub {
             address: None,
             life: None,
             receiver: Receiver::new(receiver::Limits::default()),
+            opener: None,
         };
         self.peers.insert(id, peer);
         id
@@ -61,7 +65,8 @@ impl Hub {
         self.links.retain(|_, link| link.peer != Some(peer));
     }
 
-    pub(super) fn hello(&self) -> Vec<u8> {
+    /// What is said first. Members are told there how to open what they will be sent.
+    pub(super) fn hello(&self, to_member: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         let hello = Control::Hello {
             version: VERSION,
@@ -69,6 +74,9 @@ impl Hub {
             name: self.shared.name.clone(),
         };
         hello.write(&mut bytes);
+        if let (Some(sealer), true) = (&self.sealer, to_member) {
+            Control::Key(sealer.key.clone()).write(&mut bytes);
+        }
         bytes
     }
 
@@ -121,6 +129,17 @@ impl Hub {
         }
     }
 
+    /// Who connected from there has not shown who it is.
+    pub(super) fn refused(&mut self, address: Ipv4Addr, why: &str) {
+        self.counters.foreign.add(1);
+        let is_there = |peer: &&Peer| peer.address.is_some_and(|(known, _)| known == address);
+        let found = self.peers.values().find(is_there).map(|peer| peer.name.clone());
+        // Of others it is counted alone: anybody may connect.
+        if let Some(name) = found {
+            self.trouble(&name, format!("{address} connects: {why}"));
+        }
+    }
+
     /// Is it the manager of this name that has this address?
     pub(super) fn is_who_it_says(&self, link: u64, name: &str) -> bool {
         let (Some(link), Some(id)) = (self.links.get(&link), self.ids.get(name)) else {
@@ -160,6 +179,7 @@ impl Hub {
     pub(super) fn peer_restarted(&mut self, now: Time, peer: PeerId, life: u64) {
         if let Some(known) = self.peers.get_mut(&peer) {
             known.receiver.restarted(life);
+            known.opener = None;
         }
         self.incoming
             .retain(|stream, incoming| incoming.peer != peer || stream.life == life);

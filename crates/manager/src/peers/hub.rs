@@ -5,10 +5,12 @@ use super::greeting::{Link, Peer};
 use super::inbox::{Inbox, Input};
 use super::journal::Journal;
 use super::receiving::{Broker, Incoming};
+use super::sealing::Sealer;
 use super::sending::{Dial, Sending};
 use super::{Counters, Handle, Loss, Order, datagrams, links, relays};
 use crate::contract::{Event, Groups, Peering, Receive};
 use crate::start::{self, StartError};
+use crate::tls::Mutual;
 use crate::worker::{self, Shared};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +39,8 @@ pub(crate) struct Prepared {
     listener: std::net::TcpListener,
     socket: std::net::UdpSocket,
     journal: Option<Journal>,
+    secure: Option<Mutual>,
+    sealer: Option<Sealer>,
     loss: Option<Loss>,
     orders: UnboundedReceiver<Order>,
     pub(crate) handle: Handle,
@@ -54,12 +58,20 @@ pub(crate) fn prepare(said: &Peering, loss: Option<Loss>) -> Result<Prepared, St
         })
     };
     let journal = said.state.as_ref().map(open).transpose()?;
+    let secure = said.tls.as_ref().map(Mutual::new).transpose()?;
+    let sealer = secure.as_ref().map(|_| Sealer::new()).transpose();
+    let sealer = sealer.map_err(|source| StartError::System {
+        action: "draw a key",
+        source,
+    })?;
     let (sender, orders) = unbounded_channel();
     Ok(Prepared {
         said: said.clone(),
         listener,
         socket,
         journal,
+        secure,
+        sealer,
         loss,
         orders,
         handle: Handle {
@@ -84,7 +96,7 @@ pub(crate) fn run(
         let (inputs, mut inbox) = unbounded_channel();
         let tasks = Inbox::new(inputs);
         let listener = tokio::net::TcpListener::from_std(prepared.listener)?;
-        tokio::task::spawn_local(links::accept(tasks.clone(), listener));
+        tokio::task::spawn_local(links::accept(tasks.clone(), listener, prepared.secure.clone()));
         let sockets = Sockets::new(prepared.socket)?;
         sockets.receive(tasks.clone(), prepared.loss.clone());
         let (mut orders, forward) = (prepared.orders, tasks.clone());
@@ -102,6 +114,8 @@ pub(crate) fn run(
             began: Instant::now(),
             inbox: tasks,
             sockets,
+            sealer: prepared.sealer,
+            secure: prepared.secure,
             loss: prepared.loss,
             journal: prepared.journal,
             ids: BTreeMap::new(),
@@ -138,6 +152,9 @@ pub(super) struct Hub {
     began: Instant,
     pub(super) inbox: Inbox,
     pub(super) sockets: Sockets,
+    /// With TLS between managers.
+    pub(super) sealer: Option<Sealer>,
+    pub(super) secure: Option<Mutual>,
     pub(super) loss: Option<Loss>,
     pub(super) journal: Option<Journal>,
     pub(super) ids: BTreeMap<String, PeerId>,
@@ -215,7 +232,7 @@ impl Hub {
                 self.interests.of.closed(now, connection);
             }
             Input::Order(Order::Stop) => {}
-            Input::Datagram { from, bytes } => self.datagram(from, &bytes),
+            Input::Datagram { from, mut bytes } => self.datagram(from, &mut bytes),
             Input::Opened {
                 link,
                 out,
@@ -223,7 +240,7 @@ impl Hub {
                 address,
                 dialed,
             } => {
-                out.send(self.hello());
+                out.send(self.hello(dialed.is_some()));
                 let opened = Link {
                     out,
                     marker,
@@ -239,6 +256,7 @@ impl Hub {
                 let name = self.name_of(peer);
                 self.trouble(&name, why);
             }
+            Input::Refused { address, why } => self.refused(address, &why),
             Input::BrokerOpened { class, out } => self.broker_opened(class, out),
             Input::BrokerBytes { class, bytes } => self.broker_bytes(class, &bytes),
             Input::BrokerClosed { class } => self.broker_closed(class, None),

@@ -36,6 +36,11 @@ pub(super) enum Input {
         peer: PeerId,
         why: String,
     },
+    /// Who connected from there has not shown who it is.
+    Refused {
+        address: Ipv4Addr,
+        why: String,
+    },
     BrokerOpened {
         class: u8,
         out: Out,

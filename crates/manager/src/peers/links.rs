@@ -2,6 +2,7 @@
 
 use super::inbox::{Inbox, Input};
 use crate::contract::Peering;
+use crate::tls::Mutual;
 use socket2::SockRef;
 use std::future::poll_fn;
 use std::io;
@@ -130,20 +131,21 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
 }
 
 /// Keeps a connection to a member until it is aborted.
-pub(super) async fn keep(inbox: Inbox, said: Arc<Peering>, peer: PeerId, class: u8, to: SocketAddrV4) {
+pub(super) async fn keep(
+    inbox: Inbox,
+    said: Arc<Peering>,
+    secure: Option<Mutual>,
+    peer: PeerId,
+    class: u8,
+    to: SocketAddrV4,
+) {
     let mut wait = RETRY.0;
     loop {
-        match connect(&said, class, to).await {
-            Ok(socket) => {
-                let began = Instant::now();
-                let link = inbox.number();
-                let from = Some((peer, class));
-                drop(serve(&inbox, link, socket, *to.ip(), from).await);
-                // Who does not know us (yet) is not asked at once again.
-                if began.elapsed() > RETRY.1 {
-                    wait = RETRY.0;
-                }
-            }
+        let began = Instant::now();
+        match dial(&inbox, &said, secure.as_ref(), (peer, class), to).await {
+            // Who does not know us (yet) is not asked at once again.
+            Ok(()) if began.elapsed() > RETRY.1 => wait = RETRY.0,
+            Ok(()) => {}
             Err(error) => inbox.put(Input::Unreachable {
                 peer,
                 why: format!("{to}: {error}"),
@@ -152,6 +154,37 @@ pub(super) async fn keep(inbox: Inbox, said: Arc<Peering>, peer: PeerId, class: 
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(RETRY.1);
     }
+}
+
+/// One connection to a member, from its beginning to its end. An error: there was none.
+async fn dial(
+    inbox: &Inbox,
+    said: &Peering,
+    secure: Option<&Mutual>,
+    dialed: (PeerId, u8),
+    to: SocketAddrV4,
+) -> io::Result<()> {
+    let mut socket = connect(said, dialed.1, to).await?;
+    let opened = Opened {
+        address: *to.ip(),
+        dialed: Some(dialed),
+        marker: SockRef::from(&socket).try_clone()?,
+    };
+    let Some(secure) = secure else {
+        drop(serve(inbox, &mut socket, opened).await);
+        return Ok(());
+    };
+    let handshake = secure.connect(socket, (*to.ip()).into());
+    let mut stream = tokio::time::timeout(CONNECT, handshake).await??;
+    let ended = serve(inbox, &mut stream, opened).await;
+    // In TLS 1.3 the other side looks at our certificate when for us the handshake is over, so what it says of it comes as the end.
+    if ended
+        .get_ref()
+        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
+    {
+        return Err(ended);
+    }
+    Ok(())
 }
 
 async fn connect(said: &Peering, class: u8, to: SocketAddrV4) -> io::Result<TcpStream> {
@@ -165,7 +198,7 @@ async fn connect(said: &Peering, class: u8, to: SocketAddrV4) -> io::Result<TcpS
 }
 
 /// Takes connections of senders.
-pub(super) async fn accept(inbox: Inbox, listener: TcpListener) {
+pub(super) async fn accept(inbox: Inbox, listener: TcpListener, secure: Option<Mutual>) {
     loop {
         let Ok((socket, SocketAddr::V4(from))) = listener.accept().await else {
             tokio::time::sleep(RETRY.0).await;
@@ -174,39 +207,62 @@ pub(super) async fn accept(inbox: Inbox, listener: TcpListener) {
         if prepare(&socket).is_err() {
             continue;
         }
-        let inbox = inbox.clone();
-        tokio::task::spawn_local(async move {
-            let link = inbox.number();
-            serve(&inbox, link, socket, *from.ip(), None).await
-        });
+        let Ok(marker) = SockRef::from(&socket).try_clone() else {
+            continue;
+        };
+        let opened = Opened {
+            address: *from.ip(),
+            dialed: None,
+            marker,
+        };
+        tokio::task::spawn_local(taken(inbox.clone(), socket, secure.clone(), opened));
     }
 }
 
-/// One connection from its beginning to its end; why it ended.
-async fn serve(
-    inbox: &Inbox,
-    link: u64,
-    mut socket: TcpStream,
+async fn taken(inbox: Inbox, mut socket: TcpStream, secure: Option<Mutual>, opened: Opened) {
+    let Some(secure) = secure else {
+        drop(serve(&inbox, &mut socket, opened).await);
+        return;
+    };
+    let address = opened.address;
+    let handshake = tokio::time::timeout(HELLO, secure.accept(socket, address.into()));
+    match handshake.await.map_err(io::Error::from).flatten() {
+        Ok(mut stream) => drop(serve(&inbox, &mut stream, opened).await),
+        Err(error) => inbox.put(Input::Refused {
+            address,
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// What is known of a connection at its beginning.
+struct Opened {
     address: Ipv4Addr,
+    /// `None`: the other side connected.
     dialed: Option<(PeerId, u8)>,
+    marker: socket2::Socket,
+}
+
+/// One connection from its beginning to its end; why it ended.
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    inbox: &Inbox,
+    stream: &mut S,
+    opened: Opened,
 ) -> io::Error {
     let (out, mut outgoing) = Out::new();
-    let marker = match SockRef::from(&socket).try_clone() {
-        Ok(clone) => clone,
-        Err(error) => return error,
-    };
+    let link = inbox.number();
     inbox.put(Input::Opened {
         link,
         out,
-        marker,
-        address,
-        dialed,
+        marker: opened.marker,
+        address: opened.address,
+        dialed: opened.dialed,
     });
     let mut waiting = Vec::new();
     let first = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let heard = Arc::clone(&first);
     let controls = inbox.clone();
-    let carried = carry(&mut socket, &mut outgoing, move |bytes| {
+    let carried = carry(stream, &mut outgoing, move |bytes| {
         waiting.extend_from_slice(bytes);
         let mut taken = 0;
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);

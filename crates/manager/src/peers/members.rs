@@ -12,6 +12,7 @@ use timebound_model::Time;
 use timebound_protocol::intermediary::{Group, Groups, Room};
 use timebound_protocol::peer::control::Control;
 use timebound_protocol::peer::pacing::Pacer;
+use timebound_protocol::peer::seal;
 use timebound_protocol::peer::sender::Sender;
 use timebound_protocol::peer::{PeerId, StreamId};
 
@@ -107,7 +108,13 @@ impl Hub {
         });
         let [one, other] = &mut streams;
         let reservation = said.reservation.map(sending::reserved);
-        let pacer = Pacer::new(self.now(), reservation, [&mut one.sender, &mut other.sender]);
+        let longer = if self.sealer.is_some() { seal::OVERHEAD } else { 0 };
+        let pacer = Pacer::new(
+            self.now(),
+            reservation,
+            longer,
+            [&mut one.sender, &mut other.sender],
+        );
         let sending = Sending {
             said: said.clone(),
             members: BTreeSet::new(),
@@ -210,6 +217,7 @@ impl Hub {
         let task = links::keep(
             self.inbox.clone(),
             Arc::clone(&self.said),
+            self.secure.clone(),
             peer,
             class,
             SocketAddrV4::new(address.0, address.1),

@@ -4,7 +4,7 @@
 //! opens one TCP connection for each member and class ([`links`]), marked with the class, for everything that is no data:
 //!
 //! ```text
-//! sender   Hello, Invite, From, Release, Leave  -->  receiver's peer port
+//! sender   Hello, Key, Invite, From, Release, Leave  -->  receiver's peer port
 //! sender   <--  Hello, Joined, Arrived, Leave
 //! ```
 //!
@@ -13,7 +13,9 @@
 //! carries to a member goes to its own address the first time, too, as best effort ([`relays`]). What arrives is handed to the own broker by one client for each class ([`broker`]), and what must not be
 //! handed over twice is written down before ([`journal`]).
 //!
-//! Only addresses of known peers are heard. Connections between peers are plain TCP: they belong into a network of their own, or a tunnel.
+//! Only addresses of known peers are heard. With `Peering::tls` connections are TLS on which both show a certificate for their address, and a sender's datagrams
+//! are sealed with a key that it tells members there ([`sealing`]): who has no certificate neither reads nor writes anything, but one member could write as
+//! another. Without, connections between peers belong into a network of their own, or a tunnel.
 
 mod broker;
 mod datagrams;
@@ -25,6 +27,7 @@ mod links;
 mod members;
 mod receiving;
 mod relays;
+mod sealing;
 mod sending;
 
 pub(crate) use hub::{Prepared, prepare, run};

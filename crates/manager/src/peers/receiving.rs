@@ -2,6 +2,7 @@
 
 use super::hub::Hub;
 use super::links::Out;
+use super::sealing::Opener;
 use super::{broker, datagrams};
 use crate::contract::Receive;
 use std::collections::BTreeSet;
@@ -192,6 +193,14 @@ impl Hub {
                     self.write_down(|journal| journal.forget(&origin, key));
                 }
             }
+            // Without TLS it would be no secret.
+            Control::Key(key) if self.secure.is_some() => {
+                if let Some(known) = self.peers.get_mut(&peer)
+                    && !known.opener.as_ref().is_some_and(|opener| opener.has(&key))
+                {
+                    known.opener = Opener::new(key);
+                }
+            }
             _ => return false,
         }
         self.apply_received(peer, effects);
@@ -206,13 +215,20 @@ impl Hub {
         }
     }
 
-    pub(super) fn datagram(&mut self, from: Ipv4Addr, bytes: &[u8]) {
+    pub(super) fn datagram(&mut self, from: Ipv4Addr, bytes: &mut [u8]) {
         let found = self
             .peers
             .iter_mut()
             .find(|(_, peer)| peer.address.is_some_and(|(address, _)| address == from));
-        let read = Datagram::read(bytes);
-        let (Some((id, peer)), Ok(datagram)) = (found, read) else {
+        let Some((id, peer)) = found else {
+            return self.counters.foreign.add(1);
+        };
+        let opened = match (&self.secure, &mut peer.opener) {
+            (None, _) => Some(&*bytes),
+            (Some(_), Some(opener)) => opener.open(bytes),
+            (Some(_), None) => None,
+        };
+        let Some(Ok(datagram)) = opened.map(Datagram::read) else {
             return self.counters.foreign.add(1);
         };
         if peer.life != Some(datagram.stream.life) {

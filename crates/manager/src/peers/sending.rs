@@ -500,7 +500,7 @@ impl Hub {
         }
     }
 
-    pub(super) fn send(&self, group: u32, which: usize, to: To, sequence: u64) {
+    pub(super) fn send(&mut self, group: u32, which: usize, to: To, sequence: u64) {
         let Some(sending) = self.sends.get(&group) else {
             return;
         };
@@ -511,6 +511,10 @@ impl Hub {
         };
         if let (Some(address), false) = (address, bytes.is_empty()) {
             self.counters.datagrams_again.add(u64::from(to != To::Group));
+            let bytes = match &mut self.sealer {
+                Some(sealer) => sealer.seal(bytes),
+                None => bytes,
+            };
             self.sockets
                 .send(sending.said.priority, SocketAddr::from(address), bytes);
         }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod authority;
 pub(crate) mod clients;
 
 use serde_json::{Value, json};

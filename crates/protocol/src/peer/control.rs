@@ -34,6 +34,18 @@ pub enum Control {
     /// Sender to receiver: the publisher has released the message with this key (PUBREL) that ends there; `end` 0: one of a former life of the
     /// sender.
     Release { stream: StreamId, end: u64, key: u64 },
+    /// Sender to receiver, behind its `Hello` and over TLS alone: with this its datagrams are sealed (`super::seal`).
+    Key(SealingKey),
+}
+
+/// The secret with which a manager's process seals its datagrams.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealingKey(pub [u8; 32]);
+
+impl std::fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SealingKey")
+    }
 }
 
 /// What a receiver has of a reliable stream.
@@ -187,6 +199,7 @@ impl Control {
                 end: reader.number()?,
                 key: reader.eight()?,
             },
+            8 => Self::Key(SealingKey(reader.take()?)),
             kind => return Err(Malformed::Kind(kind)),
         })
     }
@@ -231,6 +244,10 @@ impl Control {
                 identified(7, *stream, out);
                 out.extend_from_slice(&end.to_be_bytes());
                 out.extend_from_slice(&key.to_be_bytes());
+            }
+            Self::Key(key) => {
+                out.push(8);
+                out.extend_from_slice(&key.0);
             }
         }
         let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
@@ -299,6 +316,7 @@ mod tests {
                 end,
                 key
             }),
+            any::<[u8; 32]>().prop_map(|key| Control::Key(SealingKey(key))),
         ]
     }
 
@@ -348,5 +366,7 @@ mod tests {
         })
         .write(&mut more_taken_than_arrived);
         assert_eq!(Control::read(&more_taken_than_arrived), Err(Malformed::Value));
+        let secret = Control::Key(SealingKey([0xab; 32]));
+        assert_eq!(format!("{secret:?}"), "Key(SealingKey)");
     }
 }

@@ -45,6 +45,7 @@ pub mod message;
 pub mod pacing;
 pub mod receiver;
 mod round_trip;
+pub mod seal;
 pub mod sender;
 
 #[cfg(test)]
@@ -67,5 +68,5 @@ pub struct StreamId {
 pub const MOST_DATAGRAMS: u64 = 1 << 62;
 
 /// Bytes of one datagram's part of a message: with headers it fits an Ethernet frame (1500 - 20 IPv4 - 8 UDP - 32 [`datagram::HEADER`]),
-/// with room for a tunnel's header.
+/// with room for a seal ([`seal::OVERHEAD`]) or a tunnel's header.
 pub const PART: usize = 1_360;

@@ -96,15 +96,25 @@ struct Next {
 #[derive(Debug, Default)]
 pub struct Pacer {
     bucket: Option<Bucket>,
+    /// Bytes by which a datagram is longer when it leaves than its stream has it (`seal::OVERHEAD`, or 0).
+    longer: usize,
     /// The stream that sent last lets the other one go first.
     last: usize,
 }
 
 impl Pacer {
-    /// Of a new group. The bucket is full, as a new meter is.
+    /// Of a new group. The bucket is full, as a new meter is. `longer`: bytes that are put around each datagram.
     #[must_use]
-    pub fn new(now: Time, reservation: Option<Reservation>, streams: [&mut Sender; 2]) -> Self {
-        let mut pacer = Self::default();
+    pub fn new(
+        now: Time,
+        reservation: Option<Reservation>,
+        longer: usize,
+        streams: [&mut Sender; 2],
+    ) -> Self {
+        let mut pacer = Self {
+            longer,
+            ..Self::default()
+        };
         pacer.reserve(now, reservation, streams);
         if let Some(bucket) = &mut pacer.bucket {
             bucket.held = bucket.most;
@@ -136,7 +146,7 @@ impl Pacer {
             .enumerate()
             .filter_map(|(which, sender)| {
                 let (since, peer, sequence) = sender.first_again()?;
-                let bytes = wire_bytes(sender.datagram(sequence).len());
+                let bytes = wire_bytes(sender.datagram(sequence).len() + self.longer);
                 let next = Next {
                     which,
                     again: Some(peer),
@@ -152,7 +162,8 @@ impl Pacer {
             return (Some(next), None);
         }
         let first = [1 - self.last, self.last].into_iter().find_map(|which| {
-            let bytes = wire_bytes(streams[which].datagram(streams[which].first_unsent()?).len());
+            let datagram = streams[which].datagram(streams[which].first_unsent()?);
+            let bytes = wire_bytes(datagram.len() + self.longer);
             Some(Next {
                 which,
                 again: None,

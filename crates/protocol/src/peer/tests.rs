@@ -113,7 +113,7 @@ impl World {
             now: Time(0),
             number: 0,
             due: BinaryHeap::new(),
-            pacer: Pacer::new(Time(0), None, [&mut sender, &mut loose]),
+            pacer: Pacer::new(Time(0), None, 0, [&mut sender, &mut loose]),
             sender,
             loose,
             left: Vec::new(),
@@ -521,7 +521,7 @@ impl World {
     fn reserved(network: Network, peers: PeerId, reserved: Reservation) -> Self {
         let mut world = Self::new(network, peers, true);
         let streams = [&mut world.sender, &mut world.loose];
-        world.pacer = Pacer::new(world.now, Some(reserved), streams);
+        world.pacer = Pacer::new(world.now, Some(reserved), 0, streams);
         world.meter = Some(meter_of(reserved, world.now));
         world.run(Time(50_000_000));
         world
