@@ -166,3 +166,43 @@ def test_a_network_that_is_gone_holds_publishers_for_its_silence_and_comes_back(
         [*client, "-C", "1", "-W", "30", "-F", "%p"], capture_output=True, text=True, check=True, timeout=60
     )
     assert found.stdout == "after\n"
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_manager_that_is_killed_and_started_again_at_once_loses_nothing_of_sessions_that_outlive_it(
+    networks: list[Network], open_for: Open, server: OvsdbServer, qos: int
+) -> None:
+    """It said for a moment that nobody there wants anything, so what came meanwhile was acknowledged and given to nobody."""
+    first, second, _ = networks
+    table = open_for(server.url, CONTROLLER)
+    count = 600
+    # By way of the manager, so that it knows; what its broker has got is what counts, and who asks there sees that.
+    kept = ["mosquitto_sub", "-V", "5", "-h", "127.0.0.1", "-q", str(qos), "-t", "plant/a", "-F", "%p", "-W", "100"]
+    through = second.run([*kept, "-p", str(second.port), "-i", "kept", "-c", "-x", "3600"])
+    at_broker = second.run([*kept, "-p", str(second.broker_port)])
+    wait_for(lambda: table.snapshot().managers["m2"].interests == ("plant/a",))
+    wait_for(lambda: first.metric("connections_now") == 1)
+    publisher = subprocess.Popen(
+        ["mosquitto_pub", "-V", "5", "-h", "127.0.0.1", "-p", str(first.port), "-q", str(qos), "-t", "plant/a", "-l"],
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    assert publisher.stdin is not None
+    said_to_want = set()
+    for number in range(count):
+        publisher.stdin.write(f"{number}\n")
+        publisher.stdin.flush()
+        time.sleep(0.01)
+        if number == 200:
+            second.manager.kill()
+            second.manager.wait()
+            second.start()
+        said_to_want.add(table.snapshot().managers["m2"].interests)
+    publisher.stdin.close()
+    assert publisher.wait(60) == 0
+    time.sleep(2)
+    found = [int(line) for line in said(at_broker)]
+    assert found == list(range(count)) if qos == 2 else set(found) == set(range(count))
+    assert said(through), "the session's own client"
+    assert first.metric("undelivered_total") == 0
+    assert () not in said_to_want

@@ -73,8 +73,8 @@ def _serve(said: Configuration) -> int:
         failure = str(error)
 
     from timebound.control import logs
-    from timebound.control.manager.service import Service
-    from timebound.control.srt.store import Role, StoreError, Writer, open_store
+    from timebound.control.manager.service import Service, first_row
+    from timebound.control.srt.store import Put, Role, StoreError, Writer, open_store
 
     logs.begin(said.log_format, said.log_level)
     log = logging.getLogger("timebound.manager")
@@ -82,8 +82,9 @@ def _serve(said: Configuration) -> int:
         log.error("cannot serve", extra={"why": failure})
         return EXIT_HOST
     try:
-        store = open_store(said.store_url, Writer(Role.MANAGER, said.name), tls=said.store_tls)
-        service = Service(said, core, store)
+        writer, row = Writer(Role.MANAGER, said.name), first_row(said, core)
+        store = open_store(said.store_url, writer, tls=said.store_tls, wanted=[Put(row)])
+        service = Service(said, core, store, row)
     except (StoreError, OSError) as error:
         core.stop()
         log.error("cannot serve", extra={"why": str(error)})

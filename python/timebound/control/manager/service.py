@@ -33,6 +33,8 @@ MOST_AT_ONCE = 1000
 """Things that are acted on together, in one transaction."""
 MOST_WAITING = 20_000
 """Things that wait to be acted on; beyond, the intermediary keeps its events and in the end answers by itself."""
+EVERYTHING = ("#",)
+MOST_FILTERS = 256
 HUNG_S = 10.0
 """The service is not well when nothing has been looked at for so long."""
 
@@ -58,8 +60,8 @@ _Thing = str | tuple[Change, ...] | None
 class Service:
     """A manager that serves from its making until `close`; `run` does its work."""
 
-    def __init__(self, said: Configuration, core: Core, store: Store) -> None:
-        """`core` serves already; the store is written as `Writer(Role.MANAGER, said.name)`.
+    def __init__(self, said: Configuration, core: Core, store: Store, row: ManagerRow | None = None) -> None:
+        """`core` serves already; the store is written as `Writer(Role.MANAGER, said.name)`, and was opened with `row` (`first_row`) as wanted.
 
         Raises:
             OSError: a file or address of the configuration cannot be used.
@@ -71,8 +73,12 @@ class Service:
         self._inbox: queue.Queue[_Thing] = queue.Queue(MOST_WAITING)
         self._stopping = threading.Event()
         self._pulse = Pulse()
-        self._beats: deque[int] = deque(maxlen=30)
-        self._row = self._first_row(said)
+        self._row = row or first_row(said, core)
+        self._beats: deque[int] = deque([self._row.beat_ns] if row is not None else [], maxlen=30)
+        self._told: tuple[str, ...] | None = None
+        """Filters of clients, as the intermediary has said last."""
+        self._inherited: tuple[str, ...] | None = None
+        """Filters of a former life of this manager; `None`: the table was not seen yet."""
         self._next_beat = 0.0
         self._looked = time.monotonic()
         self._since_ns = time.time_ns()
@@ -145,6 +151,8 @@ class Service:
             pass
         self._looked = time.monotonic()
         self._look_for_control()
+        if self._inherited is None:
+            self._look_at_interests()
         self._act(desks.join(self._on(thing) for thing in things))
         if any(_concerns_peers(thing) for thing in things):
             self._look_for_groups()
@@ -172,6 +180,7 @@ class Service:
                 isinstance(change.row, ManagerRow)
                 and change.row.id == self.name
                 and change.row.beat_ns not in self._beats
+                and change.row != self._store.former.managers.get(self.name)
             ):
                 log.error("another manager uses this name", extra={"manager": self.name})
         return found
@@ -179,9 +188,9 @@ class Service:
     def _act(self, doing: desks.Doing) -> None:
         if doing.changes:
             self._write(doing)
-        if doing.interests is not None and doing.interests != self._row.interests:
-            # With the next beat, which is now.
-            self._row, self._next_beat = replace(self._row, interests=doing.interests), 0.0
+        if doing.interests is not None:
+            self._told = doing.interests
+            self._look_at_interests()
         for row in doing.verdicts:
             self._core.verdict(json.dumps(desks.verdict_json(row)))
         self._audit.write(doing.audit)
@@ -287,14 +296,21 @@ class Service:
         state = "best-effort" if why else "guaranteed"
         self._announcer.state({"state": state, "why": why, "since_ns": self._since_ns, "version": __version__})
 
-    def _first_row(self, said: Configuration) -> ManagerRow:
-        addresses, ports = reached_at(self._core.addresses())
-        broker = said.core["broker"]
-        peer = said.core["peer"] or {"address": None, "port": None}
-        return ManagerRow(
-            id=said.name, addresses=addresses, ports=ports, broker_address=broker["address"], broker_port=broker["port"], version=__version__,
-            beat_ns=0, network=said.core["network"], peer_address=peer["address"], peer_port=peer["port"],
-        )  # fmt: skip
+    def _look_at_interests(self) -> None:
+        """What managers of other networks are to relay here.
+
+        Sessions outlive a manager that was killed, and their clients need not have come back: so what its row said is wanted still, and everything
+        until that row was seen.
+        """
+        if not self._relay:
+            return
+        if self._inherited is None and self._store.connected:
+            before = self._store.former.managers.get(self.name)
+            self._inherited = before.interests if before is not None else ()
+        interests = EVERYTHING if self._inherited is None else both(self._inherited, self._told or ())
+        if interests != self._row.interests:
+            # With the next beat, which is now.
+            self._row, self._next_beat = replace(self._row, interests=interests), 0.0
 
     def _beat(self) -> None:
         self._next_beat = time.monotonic() + BEAT_S
@@ -349,6 +365,24 @@ class Service:
                 step()
             except Exception:
                 log.exception("leaving")
+
+
+def first_row(said: Configuration, core: Core) -> ManagerRow:
+    """What a manager says of itself from the beginning on, so that nobody takes one that was killed and starts again for one that is gone."""
+    addresses, ports = reached_at(core.addresses())
+    broker = said.core["broker"]
+    peer = said.core["peer"]
+    where = {"peer_address": peer["address"], "peer_port": peer["port"]} if peer is not None else {}
+    return ManagerRow(
+        id=said.name, addresses=addresses, ports=ports, broker_address=broker["address"], broker_port=broker["port"], version=__version__,
+        beat_ns=time.time_ns(), network=said.core["network"], interests=EVERYTHING if peer is not None and peer["relay"] else (), **where,
+    )  # fmt: skip
+
+
+def both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """Filters that match what any of these do; everything where they would be too many."""
+    found = {*one, *other}
+    return EVERYTHING if len(found) > MOST_FILTERS or "#" in found else tuple(sorted(found))
 
 
 def _concerns_peers(thing: _Thing) -> bool:

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -46,8 +46,8 @@ _Order = tuple[tuple[Change, ...], Future[bool]]
 class EmbeddedStore(Replica):
     """See `store.Store`. One thread owns the connection to the file; a file that is taken away or replaced is opened anew."""
 
-    def __init__(self, path: str, writer: Writer, *, adopt: bool = False) -> None:
-        super().__init__(writer, adopt=adopt)
+    def __init__(self, path: str, writer: Writer, *, adopt: bool = False, wanted: Iterable[Change] = ()) -> None:
+        super().__init__(writer, adopt=adopt, wanted=wanted)
         self._path = Path(path)
         self._orders: deque[_Order] = deque()
         self._wake = threading.Event()

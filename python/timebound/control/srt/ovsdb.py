@@ -11,7 +11,7 @@ import logging
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -42,9 +42,17 @@ _Key = tuple[TableName, str]
 class OvsdbStore(Replica):
     """See `store.Store`."""
 
-    def __init__(self, url: str, writer: Writer, *, adopt: bool = False, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        writer: Writer,
+        *,
+        adopt: bool = False,
+        tls: Tls | None = None,
+        wanted: Iterable[Change] = (),
+    ) -> None:
         self._context = _context(tls) if tls else None
-        super().__init__(writer, adopt=adopt)
+        super().__init__(writer, adopt=adopt, wanted=wanted)
         self._url = url
         self._uuids: dict[_Key, str] = {}
         """The server's names of rows; and `_ids` the other way round."""
@@ -87,6 +95,11 @@ class OvsdbStore(Replica):
             except (OSError, EOFError, TimeoutError, StoreError, RpcError, JsonStreamError, ColumnError) as error:
                 backoff_s = FIRST_BACKOFF_S if self.connected else min(LONGEST_BACKOFF_S, backoff_s * 2)
                 self._lost(_words(error))
+            except Exception as error:
+                # A defect of ours must not end the thread: whoever uses the store would never hear of the table again, nor that it is out of reach.
+                log.exception("the store's thread has met what it does not know")
+                backoff_s = LONGEST_BACKOFF_S
+                self._lost(f"{type(error).__name__}: {error}")
             self._refuse()
             with suppress(TimeoutError):
                 async with asyncio.timeout(backoff_s):
@@ -134,7 +147,10 @@ class OvsdbStore(Replica):
 
     async def _begin(self, peer: Peer) -> None:
         """Reads the whole table, then writes what this writer wants otherwise."""
-        if schema.DATABASE not in await peer.send("list_dbs", []):
+        databases = await peer.send("list_dbs", [])
+        if not isinstance(databases, list):
+            raise RpcError("it does not answer as an OVSDB server does: databases that are no list")
+        if schema.DATABASE not in databases:
             raise StoreError(f"the server has no database {schema.DATABASE}: docs/srt.md says how to make it")
         lacking = schema.missing(await peer.send("get_schema", [schema.DATABASE]))
         if lacking:
@@ -243,19 +259,32 @@ class OvsdbStore(Replica):
         """Table updates (RFC 7047, section 4.1.6) as changes; keeps the server's names of rows."""
         gone: dict[_Key, Change] = {}
         there: list[Change] = []
-        for table in ROWS:
-            for uuid, update in updates.get(table, {}).items():
-                old = self._ids.pop(uuid, None)
-                if old and self._uuids.get(old) == uuid:
-                    del self._uuids[old]
-                    gone[old] = Delete(*old)
-                row = _row(table, update.get("new"))
-                if row is not None:
-                    each = (table, row.id)
-                    self._uuids[each], self._ids[uuid] = uuid, each
-                    there.append(Put(row))
+        for table, uuid, new in _rows_of(updates):
+            old = self._ids.pop(uuid, None)
+            if old and self._uuids.get(old) == uuid:
+                del self._uuids[old]
+                gone[old] = Delete(*old)
+            row = _row(table, new)
+            if row is not None:
+                each = (table, row.id)
+                self._uuids[each], self._ids[uuid] = uuid, each
+                there.append(Put(row))
         still = {rules.key(change) for change in there}
         return [*(change for each, change in gone.items() if each not in still), *there]
+
+
+def _rows_of(updates: Any) -> Iterator[tuple[TableName, str, Any]]:
+    """Tables, names of rows and what they are now. Raises `RpcError` for what are no table updates."""
+    if not isinstance(updates, dict):
+        raise RpcError("table updates that are none")
+    for table in ROWS:
+        rows = updates.get(table, {})
+        if not isinstance(rows, dict):
+            raise RpcError(f"updates of {table} that are none")
+        for uuid, update in rows.items():
+            if not isinstance(update, dict):
+                raise RpcError(f"an update of a row of {table} that is none")
+            yield table, uuid, update.get("new")
 
 
 def _row(table: TableName, values: Any) -> Row | None:

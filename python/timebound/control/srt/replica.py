@@ -26,8 +26,9 @@ class Replica(ABC):
     what has changed in the store, in the order in which it did; and `_lost` when it is out of reach.
     """
 
-    def __init__(self, writer: Writer, *, adopt: bool) -> None:
+    def __init__(self, writer: Writer, *, adopt: bool, wanted: Iterable[Change]) -> None:
         self.writer = writer
+        self._former: Tables | None = None
         self._lock = threading.RLock()
         self._tables = Tables()
         self._wanted = Tables()
@@ -36,6 +37,7 @@ class Replica(ABC):
         self._dispatch = Dispatcher(f"srt-{writer.name}")
         self._is_current = threading.Event()
         self._trouble = "not connected yet"
+        _apply(self._wanted, rules.prepare(wanted, rules.Seen(writer, self._wanted, self._tables)))
 
     # For users of the store; see `Store`.
 
@@ -85,6 +87,12 @@ class Replica(ABC):
         with self._lock:
             self._dispatch.on_state(told, self.connected)
 
+    @property
+    def former(self) -> Tables:
+        """See `Store`."""
+        with self._lock:
+            return self._former or Tables()
+
     def wait_connected(self, timeout_s: float) -> bool:
         """See `Store`."""
         return self._is_current.wait(timeout_s)
@@ -99,6 +107,8 @@ class Replica(ABC):
         """The whole table as it stands in the store now; returns what this writer has to write to have its rows right."""
         with self._lock:
             changes = rules.difference(self._tables, tables)
+            if self._former is None:
+                self._former = rules.own(self.writer, tables)
             self._tables = tables
             self._shared = set()
             if changes:

@@ -92,7 +92,7 @@ class Peer:
             params = message.get("params")
             if isinstance(params, list) and len(params) == 2 and isinstance(params[1], dict):
                 self.on_update(params[1])
-        elif method is None and isinstance(id, int):
+        elif method is None and isinstance(id, int) and not isinstance(id, bool):
             answer = self._calls.pop(id, None)
             if answer is None or answer.done():
                 return

@@ -110,12 +110,17 @@ def missing(theirs: Any) -> list[str]:
 
     A column of another type shows when it is written or read.
     """
-    tables = theirs.get("tables", {}) if isinstance(theirs, dict) else {}
+    tables = _mapping(_mapping(theirs).get("tables"))
     found: list[str] = []
     for table in ROWS:
         if table not in tables:
             found.append(table)
             continue
-        has = tables[table].get("columns", {})
+        has = _mapping(_mapping(tables[table]).get("columns"))
         found += [f"{table}.{column.name}" for column in columns(table) if column.name not in has]
     return found
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """What should be one, from a server."""
+    return value if isinstance(value, dict) else {}

@@ -102,6 +102,10 @@ class Store(Protocol):
     def on_connected(self, told: Callable[[bool], None]) -> None:
         """Calls `told` with every change of `connected`, and once with what it is now."""
 
+    @property
+    def former(self) -> Tables:
+        """Rows of this writer from before, as the first connection has found them; empty until then."""
+
     def wait_connected(self, timeout_s: float) -> bool:
         """Waits until the replica is current; whether it is."""
 
@@ -119,11 +123,14 @@ class Tls:
     """Authority of the server's certificate."""
 
 
-def open_store(url: str, writer: Writer, *, adopt: bool = False, tls: Tls | None = None) -> Store:
+def open_store(
+    url: str, writer: Writer, *, adopt: bool = False, tls: Tls | None = None, wanted: Iterable[Change] = ()
+) -> Store:
     """A store by its URL: `unix:PATH`, `tcp:ADDRESS:PORT`, `ssl:ADDRESS:PORT` (OVSDB, as in Open vSwitch), `file:PATH` (embedded).
 
     Returns at once; it connects by itself, and again whenever it must. Rows of this writer from its former life are removed with
     the first connection (a manager's clients are gone), or with `adopt` taken as its own (a controller's channels are still in the switches).
+    `wanted`: as if it had been handed to `transact` before that, so that these rows are not gone for a moment.
 
     Raises:
         StoreError: no such kind of store, or `ssl:` without `tls`.
@@ -132,11 +139,11 @@ def open_store(url: str, writer: Writer, *, adopt: bool = False, tls: Tls | None
     if kind == "file" and rest:
         from timebound.control.srt.embedded import EmbeddedStore
 
-        return EmbeddedStore(rest, writer, adopt=adopt)
+        return EmbeddedStore(rest, writer, adopt=adopt, wanted=wanted)
     if kind in ("unix", "tcp", "ssl") and rest:
         from timebound.control.srt.ovsdb import OvsdbStore
 
         if kind == "ssl" and tls is None:
             raise StoreError(f"{url}: TLS needs a key, a certificate and an authority", "name key, certificate and ca")
-        return OvsdbStore(url, writer, adopt=adopt, tls=tls)
+        return OvsdbStore(url, writer, adopt=adopt, tls=tls, wanted=wanted)
     raise StoreError(f"{url!r} is no store", "write unix:PATH, tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or file:PATH")
