@@ -139,8 +139,12 @@ pub(crate) struct Mutual {
 }
 
 impl Mutual {
-    pub(crate) fn new(said: &PeerTls) -> Result<Self, StartError> {
+    /// `own`: the address that others know.
+    pub(crate) fn new(said: &PeerTls, own: IpAddr) -> Result<Self, StartError> {
         let chain = certificates(&said.certificate)?;
+        if let Some(first) = chain.first() {
+            is_for(first, own).map_err(|why| of_no_use(&said.certificate, why))?;
+        }
         let key = || PrivateKeyDer::from_pem_file(&said.key).map_err(|error| of_no_use(&said.key, error));
         let roots = authorities(&said.authority)?;
         let of_ours = |error: rustls::Error| of_no_use(&said.key, error);
@@ -184,9 +188,14 @@ impl Mutual {
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
         let shown = shown.ok_or_else(|| refused("it shows no certificate".to_owned()))?;
-        webpki::EndEntityCert::try_from(shown)
-            .and_then(|certificate| certificate.verify_is_valid_for_subject_name(&ServerName::from(from)))
-            .map_err(|error| refused(format!("its certificate is not for {from}: {error}")))?;
+        is_for(shown, from).map_err(|why| refused(format!("its {why}")))?;
         Ok(stream)
     }
+}
+
+/// Is it the certificate of whoever has this address? What is wrong otherwise.
+fn is_for(certificate: &CertificateDer<'_>, address: IpAddr) -> Result<(), String> {
+    webpki::EndEntityCert::try_from(certificate)
+        .and_then(|certificate| certificate.verify_is_valid_for_subject_name(&ServerName::from(address)))
+        .map_err(|error| format!("certificate is not for {address}: {error}"))
 }

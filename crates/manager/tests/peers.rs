@@ -62,7 +62,7 @@ impl Site {
         Ipv4Addr::new(127, 1, self.test, number)
     }
 
-    fn start(&self, number: u8, broker: u16, state: Option<&Path>, loss: Option<Loss>) -> Manager {
+    fn config(&self, number: u8, broker: u16, state: Option<&Path>) -> timebound_manager::contract::Config {
         let config = json!({
             "name": format!("m{number}"),
             "listeners": [{"address": "127.0.0.1", "port": 0, "kind": "tcp"}],
@@ -72,7 +72,11 @@ impl Site {
             "peer": {"address": self.address(number), "port": self.port, "state": state, "silence_ms": 8_000,
                 "tls": self.tls(number)},
         });
-        let config = serde_json::from_value(config).unwrap();
+        serde_json::from_value(config).unwrap()
+    }
+
+    fn start(&self, number: u8, broker: u16, state: Option<&Path>, loss: Option<Loss>) -> Manager {
+        let config = self.config(number, broker, state);
         match loss {
             Some(loss) => Manager::start_with_loss(&config, loss).unwrap(),
             None => Manager::start(&config).unwrap(),
@@ -748,26 +752,54 @@ fn who_cannot_show_who_it_is_is_no_peer() {
     let site = Site::secured(19);
     let mut stranger = Site::secured(20);
     (stranger.test, stranger.port) = (site.test, site.port);
+    let theirs = stranger.authority.as_ref().unwrap();
+    theirs.issue("m2", "a manager", &["127.1.19.2"]);
     let Some(why) = problem(&site, &stranger, 1) else {
         return;
     };
     assert!(why.contains("certificate"), "another authority: {why}");
-    let authority = site.authority.as_ref().unwrap();
-    authority.issue("m2", "a manager", &["127.1.19.77"]);
-    let why = problem(&site, &site, 1).unwrap();
-    assert!(why.contains("not valid for name"), "of another manager: {why}");
-    authority.issue("m2", "a manager", &["127.1.19.2"]);
-    authority.issue("m1", "a manager", &["127.1.19.77"]);
-    let why = problem(&site, &site, 2).unwrap();
-    assert!(
-        why.contains("its certificate is not for 127.1.19.1"),
-        "who calls: {why}"
-    );
-    authority.issue("m1", "a manager", &["127.1.19.1"]);
     let mut plain = Site::new(19);
     plain.port = site.port;
     let why = problem(&site, &plain, 1).unwrap();
     assert!(why.contains("handshake"), "who has no TLS: {why}");
+}
+
+#[test]
+fn a_certificate_is_for_one_address() {
+    let Some(broker) = Mosquitto::start("") else {
+        return;
+    };
+    let site = Site::secured(22);
+    let manager = site.start(2, broker.port, None, None);
+    site.other(&manager);
+    let authority = site.authority.as_ref().unwrap();
+    // From the address of `m1` with the certificate of `m3`.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&std::net::SocketAddr::from((site.address(1), 0)).into())
+        .unwrap();
+    let to = std::net::SocketAddr::from((site.address(2), site.port));
+    socket.connect(&to.into()).unwrap();
+    let address = site.address(2).to_string();
+    let mut stream = authority::secure(authority, &address, Some((authority, "m3")), socket.into());
+    let _ = stream.write_all(&[0]);
+    let told = event(&manager, "peering");
+    let why = told["problem"].as_str().unwrap();
+    assert_eq!(told["about"], "m1");
+    assert!(why.contains("its certificate is not for 127.1.22.1"), "{why}");
+    // One's own is looked at before anybody else does.
+    drop(manager);
+    authority.issue("m2", "a manager", &["127.1.22.77"]);
+    let config = site.config(2, broker.port, None);
+    let Err(refused) = Manager::start(&config) else {
+        panic!("it starts")
+    };
+    assert!(
+        refused
+            .to_string()
+            .contains("m2.pem: certificate is not for 127.1.22.2"),
+        "{refused}"
+    );
 }
 
 #[test]

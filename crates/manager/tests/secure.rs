@@ -2,56 +2,19 @@
 
 mod common;
 
-use common::authority::Site;
+use common::authority::{Site, chain, provider, secure};
 use common::*;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use timebound_manager::Manager;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::{self, Bytes, Message, WebSocket};
-
-fn chain(path: &Path) -> Vec<CertificateDer<'static>> {
-    CertificateDer::pem_file_iter(path)
-        .unwrap()
-        .map(Result::unwrap)
-        .collect()
-}
-
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-type Secured = StreamOwned<ClientConnection, TcpStream>;
-
-/// A client that trusts the site; `own`: the certificate that it shows.
-fn secure(site: &Site, own: Option<(&Site, &str)>, socket: TcpStream) -> Secured {
-    let mut roots = RootCertStore::empty();
-    roots.add(chain(&site.path("authority.pem")).remove(0)).unwrap();
-    let builder = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
-    let config = match own {
-        None => builder.with_no_client_auth(),
-        Some((of, file)) => {
-            let key = PrivateKeyDer::from_pem_file(of.path(&format!("{file}.key"))).unwrap();
-            builder
-                .with_client_auth_cert(chain(&of.path(&format!("{file}.pem"))), key)
-                .unwrap()
-        }
-    };
-    let name = ServerName::try_from("localhost").unwrap();
-    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-    StreamOwned::new(connection, socket)
-}
 
 #[test]
 fn a_certificate_names_the_user_of_a_connection_over_tls() {
@@ -65,7 +28,7 @@ fn a_certificate_names_the_user_of_a_connection_over_tls() {
         listener["certificate_as_user"] = json!(true);
         config["listeners"] = json!([listener]);
     });
-    let mut client = secure(&site, Some((&site, "press")), dial(&manager));
+    let mut client = secure(&site, "localhost", Some((&site, "press")), dial(&manager));
     client.write_all(&connect("press")).unwrap();
     let mut end = broker.accept();
     expect(
@@ -90,7 +53,7 @@ fn a_certificate_names_the_user_of_a_connection_over_tls() {
     assert_eq!(request["connection"]["user"], json!("press-1"));
     // Without a certificate of this authority nobody gets in.
     for own in [None, Some((&other, "press"))] {
-        let mut stranger = secure(&site, own, dial(&manager));
+        let mut stranger = secure(&site, "localhost", own, dial(&manager));
         let _ = stranger.write_all(&connect("press"));
         assert!(stranger.read_exact(&mut [0]).is_err());
     }
@@ -142,7 +105,7 @@ fn a_certificate_that_is_only_shown_is_told() {
         config["listeners"] = json!([listener]);
     });
     for (own, name) in [(Some((&site, "press")), json!("press-1")), (None, json!(null))] {
-        let mut client = secure(&site, own, dial(&manager));
+        let mut client = secure(&site, "localhost", own, dial(&manager));
         client.write_all(&connect("c")).unwrap();
         let mut end = broker.accept();
         expect(&mut end, &connect("c"));
@@ -290,7 +253,7 @@ fn mqtt_over_websocket_over_tls() {
         config["listeners"] = json!([site.listener("wss")])
     });
     talk(
-        &mut websocket(secure(&site, None, dial(&manager)), Some("mqtt")).unwrap(),
+        &mut websocket(secure(&site, "localhost", None, dial(&manager)), Some("mqtt")).unwrap(),
         &broker,
     );
 }

@@ -306,6 +306,8 @@ def _flow_entry(flow: Flow, stack: Stack) -> dict[str, Any]:
         entry["after"] = flow.after
     if flow.multicast:
         entry["multicast"] = True
+    if flow.sealed:
+        entry["sealed"] = True
     if not flow.reserve:
         entry["reserve"] = False
     return entry

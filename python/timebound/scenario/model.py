@@ -373,6 +373,8 @@ class Flow:
     multicast: bool = False
     """MQTT only, with `after`: the broker (or manager) at which those messages come in sends them to the brokers that are its receivers, each
     message once to a multicast group; flows that come after it begin at those."""
+    sealed: bool = False
+    """Of a multicast flow: its datagrams and reports are encrypted."""
     reserve: bool = True
     """RT-MQTT only: do its clients ask for a channel?"""
 

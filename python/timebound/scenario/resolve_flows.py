@@ -53,6 +53,7 @@ _FIELDS = {
     "connection": "connection",
     "after": "after",
     "multicast": "multicast",
+    "sealed": "sealed",
     "reserve": "reserve",
     "name": "name",
 }
@@ -134,6 +135,7 @@ class FlowResolver:
                     connection=flow.connection,
                     after=flow.after,
                     multicast=flow.multicast,
+                    sealed=flow.sealed,
                     reserve=flow.reserve,
                 )
             )
@@ -241,6 +243,7 @@ class FlowResolver:
             ("connection", flow.connection),
             ("after", flow.after),
             ("multicast", flow.multicast),
+            ("sealed", flow.sealed),
         ):
             if stated and not mqtt:
                 context.error((*path, key), f"{key} works with MQTT alone", "remove it, or use stack: {mqtt: ...}")

@@ -124,6 +124,11 @@ class Flow(Shape):
         "multicast group of the brokers in `to`, which deliver to flows that come after this one; with QoS 1 and 2 they acknowledge, on a way of `route` that begins at them where there is one (not emulated)",
         examples=[True],
     )
+    sealed: bool = Field(
+        default=False,
+        description="with multicast: the managers have TLS between them, so each datagram is 28 B longer and each of their reports 22 B (not emulated)",
+        examples=[True],
+    )
     reserve: bool = Field(
         default=True,
         description="rt-mqtt, mrt-mqtt and dm-mqtt: its clients ask for a channel, if it has a deadline; false: they ask for nothing, and it is best effort",

@@ -25,14 +25,19 @@ REPORT_BYTES = 41
 """What a member says of arrived and taken messages: length, kind, stream, next, beyond, taken (`peer::control::Arrived`)."""
 RELEASE_BYTES = 13
 """Length, kind, key (`peer::control::Control::Release`)."""
+SEALED_BYTES = 28
+"""By so much a sealed datagram is longer (`peer::seal::OVERHEAD`)."""
+RECORD_BYTES = 22
+"""Of a TLS 1.3 record around one report: header, type and tag (RFC 8446, section 5.2)."""
 REASONS = {1: "puback", 2: "pubrec"}
 """The answer to a publisher that waits until every member has taken its message."""
 
 
-def datagrams(message_bytes: int) -> tuple[int, ...]:
+def datagrams(message_bytes: int, *, sealed: bool = False) -> tuple[int, ...]:
     """Wire sizes of the datagrams of a PUBLISH packet of so many bytes."""
     whole, rest = divmod(message_bytes, PART_BYTES)
-    return tuple(udp_frame(HEADER_BYTES + part) for part in [PART_BYTES] * whole + ([rest] if rest else []))
+    header = HEADER_BYTES + (SEALED_BYTES if sealed else 0)
+    return tuple(udp_frame(header + part) for part in [PART_BYTES] * whole + ([rest] if rest else []))
 
 
 def message_bytes(topic: str, payload_bytes: int) -> int:
@@ -88,7 +93,7 @@ class Group:
 
     def lay(self, members: list[tuple[Broker, int]]) -> dict[str, Arrived]:
         nodes = tuple(broker.node for broker, _ in members)
-        frames = datagrams(self.size)
+        frames = datagrams(self.size, sealed=self.flow.sealed)
         published = self.published
         follows = Follows(
             stream=published.stream,
@@ -167,9 +172,13 @@ class Group:
 
     # Over TCP ----------------------------------------------------------------------------------------------------------------
 
+    def _frames(self, said_bytes: int) -> tuple[int, ...]:
+        """Wire sizes of what one manager tells another."""
+        return tuple(tcp_frames(said_bytes + (RECORD_BYTES if self.flow.sealed else 0)))
+
     def _reports(self, broker: Broker, datagrams: int) -> Follows:
         """What a member says, and of QoS 2 what it is told; the report that its broker has taken the message, as a cause."""
-        node, origin, report = broker.node, self.origin.node, tuple(tcp_frames(REPORT_BYTES))
+        node, origin, report = broker.node, self.origin.node, self._frames(REPORT_BYTES)
         arrived, taken = f"{self.name}/arrived<{node}", f"{self.name}/taken<{node}"
         came = Follows(stream=self.name, destination=node, extra_ns=BROKER_JITTER_NS)
         self._control(arrived, node, origin, report * datagrams, came)
@@ -181,7 +190,7 @@ class Group:
             packet = f"{name}@{origin}"
             known = packet if packet in self.plan.packets else None
             told = Follows(stream=name, destination=origin, extra_ns=BROKER_JITTER_NS, through=known)
-            self._control(f"{self.name}/release>{node}", origin, node, tuple(tcp_frames(RELEASE_BYTES)), told)
+            self._control(f"{self.name}/release>{node}", origin, node, self._frames(RELEASE_BYTES), told)
         packets = [self._packet(name, self.origin, 0, stream=name, acknowledges=1) for name in (arrived, taken)]
         there = self.plan.ways[self.flow.name, node][len(self.published.way) :]
         back = Crossing(taken, origin), Working(origin, packets[-1])

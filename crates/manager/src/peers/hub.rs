@@ -58,7 +58,11 @@ pub(crate) fn prepare(said: &Peering, loss: Option<Loss>) -> Result<Prepared, St
         })
     };
     let journal = said.state.as_ref().map(open).transpose()?;
-    let secure = said.tls.as_ref().map(Mutual::new).transpose()?;
+    let secure = said
+        .tls
+        .as_ref()
+        .map(|tls| Mutual::new(tls, said.address.into()))
+        .transpose()?;
     let sealer = secure.as_ref().map(|_| Sealer::new()).transpose();
     let sealer = sealer.map_err(|source| StartError::System {
         action: "draw a key",

@@ -1,8 +1,13 @@
 //! Certificates.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An authority with certificates of a site, as files in a folder that goes with it.
 pub(crate) struct Site {
@@ -47,4 +52,39 @@ impl Drop for Site {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+pub(crate) fn chain(path: &Path) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_file_iter(path)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
+}
+
+pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;
+
+/// A client that trusts the site, and expects its server to be `name`; `own`: the certificate that it shows.
+pub(crate) fn secure(site: &Site, name: &str, own: Option<(&Site, &str)>, socket: TcpStream) -> Secured {
+    let mut roots = RootCertStore::empty();
+    roots.add(chain(&site.path("authority.pem")).remove(0)).unwrap();
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match own {
+        None => builder.with_no_client_auth(),
+        Some((of, file)) => {
+            let key = PrivateKeyDer::from_pem_file(of.path(&format!("{file}.key"))).unwrap();
+            builder
+                .with_client_auth_cert(chain(&of.path(&format!("{file}.pem"))), key)
+                .unwrap()
+        }
+    };
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    StreamOwned::new(connection, socket)
 }

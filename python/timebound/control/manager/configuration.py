@@ -177,11 +177,11 @@ def _peer(whole: shape.ManagerShape, context: Context) -> dict[str, Any] | None:
             ("peer",), "managers exchange messages between networks, and this one is in none", "add network: NAME"
         )
     address = _unicast(said.address, ("peer", "address"), context)
-    if address is not None and not address.is_loopback:
+    if address is not None and not address.is_loopback and said.tls is None:
         context.warn(
             ("peer",),
             f"messages between managers cross the network in clear at {address}",
-            "give them a network of their own, or a tunnel",
+            "add tls: {certificate: FILE, key: FILE, authority: FILE}, or give them a network of their own",
         )
     if said.interface is not None:
         _unicast(said.interface, ("peer", "interface"), context)
@@ -199,9 +199,17 @@ def _peer(whole: shape.ManagerShape, context: Context) -> dict[str, Any] | None:
         "user": said.user,
         "password": _password(said.user, said.password_file, ("peer",), context),
         "relay": said.relay,
+        "tls": None if said.tls is None else _peer_tls(said.tls, context),
         "join_ms": -(-said.join // 1_000_000),
         "silence_ms": -(-said.silence // 1_000_000),
     }
+
+
+def _peer_tls(said: shape.PeerTls, context: Context) -> dict[str, Any]:
+    path = ("peer", "tls")
+    chain, key = pem.chain_and_key(context, path, said.certificate, said.key)
+    authority = pem.certificates(context, (*path, "authority"), said.authority)
+    return {"certificate": str(chain), "key": str(key), "authority": str(authority)}
 
 
 def _unicast(text: str, path: TreePath, context: Context) -> IPv4Address | None:

@@ -185,6 +185,19 @@ class Announce(Shape):
     )
 
 
+class PeerTls(Shape):
+    """TLS between managers: each shows a certificate for its peer address, and messages are sealed."""
+
+    certificate: str = Field(
+        description="PEM file: this manager's certificate, and its chain; for the address of `peer` (an address in subjectAltName)",
+        examples=["/etc/timebound/peer.pem"],
+    )
+    key: str = Field(description="PEM file: its private key", examples=["/etc/timebound/peer.key"])
+    authority: str = Field(
+        description="PEM file: the authority of all managers, and of nobody else", examples=["/etc/timebound/managers.pem"]
+    )
+
+
 class Peer(Shape):
     """How managers of other edge networks reach this one. `10.0.1.5:1884` is short for `{address: 10.0.1.5, port: 1884}`."""
 
@@ -210,6 +223,9 @@ class Peer(Shape):
     )
     password_file: str | None = Field(
         default=None, description="file whose first line is the password", examples=["/etc/timebound/password"]
+    )
+    tls: PeerTls | None = Field(
+        default=None, description="TLS between managers; all of a site have it, or none; default: none"
     )
     relay: bool = Field(
         default=True,

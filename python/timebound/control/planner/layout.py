@@ -220,6 +220,7 @@ def _multicast(world: World, state: State, publisher: Demand, group: Group, name
         routes=tuple(tuple(named[node] for node in way) for way in routes),
         after=after,
         multicast=True,
+        sealed=world.tables.managers[group.origin].peer_sealed,
     )
 
 

@@ -120,9 +120,15 @@ class World:
         found = {}
         for name, row in sorted(self.tables.managers.items()):
             host = self.hosts.get(row.peer_address or "")
-            if row.network and row.peer_port is not None and row.peer_port == self.peer_port and host is not None:
+            takes_part = row.network and row.peer_port is not None and row.peer_port == self.peer_port
+            if takes_part and row.peer_sealed == self.peer_sealed and host is not None:
                 found[name] = host
         return found
+
+    @cached_property
+    def peer_sealed(self) -> bool:
+        """Have managers TLS between them? Who has it does not speak with who has none."""
+        return any(row.peer_sealed for row in self.tables.managers.values() if row.network)
 
     @cached_property
     def peer_port(self) -> int | None:
@@ -163,6 +169,8 @@ class World:
             return f"manager {manager!r} takes no part in multicast: it has no peer address and port"
         if row.peer_port != self.peer_port:
             return f"manager {manager!r} has peer port {row.peer_port}, and the others {self.peer_port}: all of a site need the same"
+        if row.peer_sealed != self.peer_sealed:
+            return f"manager {manager!r} has no TLS for others (peer.tls), and others have: all of a site need it, or none"
         return f"the peer address of manager {manager!r}, {row.peer_address}, has not been seen in the network"
 
     @cached_property

@@ -34,7 +34,7 @@ HEAL_POLLS = 500
 """Every so many polls: does this writer's part of the table still stand as it wants it?"""
 _APPLICATION = 0x54424E44
 """`TBND`, in the file's header (SQLite's application_id): a file of another kind is not written to."""
-VERSION = 4
+VERSION = 5
 """Of the file's layout (user_version): counts up with every table and column that is added. Older files are brought up to date when they are
 opened; newer ones are left alone."""
 

@@ -91,6 +91,8 @@ class ManagerRow:
     interests: tuple[str, ...] = ()
     """Filters that match all that its clients are subscribed to, as few as may be; `#` where they would be too many. What no group carries to it
     managers of other networks send it as best effort if one of these matches. Empty: nobody wants anything, or it wants nothing to be sent."""
+    peer_sealed: bool = False
+    """TLS between it and other managers: what they tell each other is longer. All managers of a site have it, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from timebound.control.srt.columns import Column, ColumnError, Value, columns, f
 from timebound.control.srt.rows import ROWS, Row, TableName, table_of
 
 DATABASE = "Timebound"
-VERSION = "1.3.0"
+VERSION = "1.4.0"
 """Of the schema (`<x>.<y>.<z>`, RFC 7047): x counts changes that older programs do not understand, y additions. 1.1: `groups`, and what managers need
 for them. `ovsdb-tool convert` fills a new column of old rows with what its type has as nothing, which must be the field's default."""
 
