@@ -6,7 +6,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from timebound.engine.answers import AUDIT, answers
+from timebound.engine.answers import AUDIT, answers, without_channel
+from timebound.engine.summary import lose_bound, overall
 
 LIVE = {"epoch_unix_ns": 1_800_000_000_000_000_000, "measured_ns": 10_000_000_000}
 WARM_UP_NS = 1_000_000_000
@@ -51,3 +52,17 @@ def test_runs_without_our_controller_have_no_answers(tmp_path: Path) -> None:
     assert answers(tmp_path, {"t": "press"}, WARM_UP_NS, LIVE) == []
     found(tmp_path, entry(1, "granted"))
     assert answers(tmp_path, {"t": "press"}, WARM_UP_NS, {**LIVE, "epoch_unix_ns": None}) == []
+
+
+def test_who_had_no_channel_all_the_time_has_no_bound(tmp_path: Path) -> None:
+    file = tmp_path / AUDIT
+    file.parent.mkdir()
+    lines = [entry(-0.5, "granted"), entry(-0.5, "refused", topic="u", reason="too much"), entry(2, "granted", topic="u")]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = answers(tmp_path, {"t": "press", "u": "lathe"}, WARM_UP_NS, LIVE)
+    assert without_channel(told) == {"lathe": "the publisher's channel was granted for 80% of the time, best effort in the rest"}
+    met, missed = ({"verdict": verdict, "bound_us": {"reason": None}} for verdict in ("met", "missed"))
+    for flow in (met, missed):
+        lose_bound(flow, "refused")
+    assert met == {"verdict": "unbounded", "bound_us": {"reason": "refused"}} and missed["verdict"] == "missed"
+    assert overall([met], {"verdict": "good"}, []) == "unbounded"

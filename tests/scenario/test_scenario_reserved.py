@@ -96,6 +96,7 @@ def test_the_files_of_the_programs_are_what_these_accept(tmp_path: Path) -> None
         ("{broker: h2}", "{broker: {node: h2, program: manager}}", "stack.rt-mqtt.broker[0].program", "anyway"),
         ("qos: 1}", "qos: 1, pattern: poisson}", "flows[0]", "least time between messages"),
         ("qos: 1}", "qos: 1, start: 1 s}", "flows[0].start", "beside channels"),
+        ("priority: 5, qos: 1}", "priority: 7, qos: 1}", "flows[0].priority", "the network's own"),
         ("{rt-mqtt: {broker: h2}}", "{mqtt: {broker: h2}}", "flows[1].reserve", "nothing is reserved"),
     ],
 )

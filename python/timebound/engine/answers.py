@@ -37,6 +37,15 @@ def answers(folder: Path, topics: Mapping[str, str], warm_up_ns: int, live: Mapp
     ]
 
 
+def without_channel(told: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Flows that asked and had no channel, or not all the time -> the first reason."""
+    found: dict[str, str] = {}
+    for entry in told:
+        if entry["text"] is not None:
+            found.setdefault(entry["flow"], str(entry["text"]).removeprefix(f"{entry['flow']}: "))
+    return found
+
+
 def _entry(flow: str, side: str, client: str, last: Mapping[str, Any], granted: float) -> dict[str, Any]:
     entry = {
         "flow": flow,

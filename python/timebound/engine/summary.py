@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from timebound.engine import explain, figures, stages, tables
+from timebound.engine.answers import without_channel
 from timebound.engine.figures import micros
 from timebound.engine.methods import Figures, summary_of
 from timebound.engine.predict import Outcome, Prediction
@@ -63,6 +64,7 @@ def summarise(results: Results) -> dict[str, Any]:
     shortages = tables.shortages(prediction)
     methods = explain.by_method(prediction)
     messages = {} if measured is None else _by_pair(measured.messages)
+    without = {} if measured is None else without_channel(measured.answers)
     flows = []
     for flow in scenario.flows:
         for receiver in flow.receivers:
@@ -71,7 +73,12 @@ def summarise(results: Results) -> dict[str, Any]:
             flows.append(entry.build(here))
             stage = stages.Stages(results, flow, receiver, observed, responses)
             flows[-1]["end_to_end_us"] = stage.build(here, assumptions)
+            if flow.name in without:
+                # Its messages were best effort: nothing was promised that could have been broken.
+                violations[:] = [found for found in violations if found["flow"] != flow.name]
             flows[-1]["verdict"] = entry.verdict(flows[-1])
+            if flow.name in without:
+                lose_bound(flows[-1], without[flow.name])
     series: dict[str, Any] = {"time_s": [], "flows": {}, "links": {}, "events": _events(scenario, measured)}
     if measured is not None:
         series.update(figures.flow_series(measured, scenario.run.duration_ns))
@@ -124,6 +131,13 @@ def summarise(results: Results) -> dict[str, Any]:
         "channels": [] if measured is None else measured.answers,
         **({} if results.figures is None else {"method": summary_of(results.figures, prediction)}),
     }
+
+
+def lose_bound(entry: dict[str, Any], why: str) -> None:
+    """The figures of a flow that had no channel: what was worked out for one does not hold, however well things went."""
+    if entry["verdict"] == "met":
+        entry["verdict"] = "unbounded"
+        entry["bound_us"]["reason"] = why
 
 
 def overall(flows: list[dict[str, Any]], precision: dict[str, Any], violations: list[dict[str, Any]]) -> str:

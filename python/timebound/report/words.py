@@ -157,7 +157,9 @@ def headlines(run: Run) -> list[Headline]:
         (f for f in run.flows if f.network.max is not None), key=lambda f: f.network.max or 0.0, default=None
     )
     simulated = max((f for f in run.flows if f.simulated is not None), key=lambda f: f.simulated or 0.0, default=None)
-    tight = min((f for f in run.flows if f.margin is not None), key=lambda f: _left(f) or 0.0, default=None)
+    # Where no bound holds there is no margin either, whatever was worked out for a channel.
+    bounded = (f for f in run.flows if f.verdict not in ("unbounded", "unsupported"))
+    tight = min((f for f in bounded if f.margin is not None), key=lambda f: _left(f) or 0.0, default=None)
     found = [Headline("Worst network latency observed", None, "nothing was emulated")]
     if observed is not None:
         application = observed.application.max

@@ -247,7 +247,7 @@ class FlowResolver:
         ):
             if stated and not mqtt:
                 context.error((*path, key), f"{key} works with MQTT alone", "remove it, or use stack: {mqtt: ...}")
-        check_asking(flow, self.reserved, path, context)
+        check_asking(flow, self.reserved, self.kind, path, context)
         if self.kind in BETWEEN_NETWORKS and not self.reserved:
             for key in ("via", "connection", "after"):
                 if getattr(flow, key):

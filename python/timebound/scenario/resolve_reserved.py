@@ -13,6 +13,8 @@ from timebound.scenario.tree import Path
 if TYPE_CHECKING:
     from timebound.scenario.resolve_network import Net
 
+MOST_URGENT = 6
+"""The highest class that a controller gives away (`control.planner.site`)."""
 CONTROLLER_FILE = "controller.yaml"
 """In the run folder; `stacks.reserved` writes it."""
 ONE_CLASS = 4
@@ -54,8 +56,8 @@ def asks(flow: shape.Flow) -> bool:
     return flow.reserve and flow.deadline is not None and flow.priority > 0
 
 
-def check_asking(flow: shape.Flow, reserved: bool, path: Path, context: Context) -> None:
-    """What a flow may state beside channels, and what only with them."""
+def check_asking(flow: shape.Flow, reserved: bool, kind: str, path: Path, context: Context) -> None:
+    """What a flow may state beside channels, and what only with them. `kind`: of the stack."""
     if not reserved:
         if not flow.reserve:
             context.error((*path, "reserve"), "nothing is reserved here anyway", "use stack: {rt-mqtt: ...}")
@@ -69,5 +71,8 @@ def check_asking(flow: shape.Flow, reserved: bool, path: Path, context: Context)
     ):
         if stated:
             context.error((*path, key), f"{key} beside channels", f"remove {key}, or use stack: {{mqtt: ...}}")
+    if asks(flow) and kind != "dm-mqtt" and flow.priority > MOST_URGENT:
+        message = f"class {flow.priority} is the network's own, and no channel has it"
+        context.error((*path, "priority"), message, f"priority: 1 to {MOST_URGENT}, or reserve: false")
     if asks(flow) and (flow.pattern == "poisson" or flow.token_bucket is not None):
         context.error(path, "a channel needs a least time between messages", "pattern: sporadic, or reserve: false")
