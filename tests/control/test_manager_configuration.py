@@ -79,6 +79,20 @@ def test_certificates_and_keys_are_read_before_anything_starts(tmp_path: Path) -
     broker = "broker: {address: b, port: 8883, tls: {authority: note.txt}}"
     ((line, column, message, _),) = problems(tmp_path, LEAST.replace("broker: 127.0.0.1:1884", broker))
     assert (line, column, message) == (3, broker.index("note") + 1, f"{at}note.txt' holds no certificate")
+    peer = f"{LEAST}network: hall\npeer: {{address: 10.0.0.1, port: 1884, tls: {{certificate: site.pem, key: other.key, authority: note.txt}}}}"
+    last = peer.splitlines()[-1]
+    assert [(column, message) for _, column, message, _ in problems(tmp_path, peer)] == [
+        (last.index("other.key") + 1, f"{at}other.key' is the key of another certificate"),
+        (last.index("note.txt") + 1, f"{at}note.txt' holds no certificate"),
+    ]
+    whole = peer.replace("other.key", "site.key").replace("note.txt", "site.pem")
+    said = read(tmp_path, whole).core["peer"]["tls"]
+    assert said == {
+        "certificate": f"{tmp_path}/site.pem",
+        "key": f"{tmp_path}/site.key",
+        "authority": f"{tmp_path}/site.pem",
+    }
+    assert not load(tmp_path / "manager.yaml")[1], "nothing is in clear"
     store = "store: {url: 'ssl:10.0.0.1:6640', key: other.key, certificate: site.pem, authority: site.pem}"
     ((line, column, message, _),) = problems(tmp_path, LEAST.replace("store: file:/tmp/srt.db", store))
     assert (line, column, message) == (4, store.index("other") + 1, f"{at}other.key' is the key of another certificate")

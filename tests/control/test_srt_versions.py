@@ -20,7 +20,7 @@ FIRST_MANAGERS = (
     "broker_port INTEGER NOT NULL, version TEXT NOT NULL, beat_ns INTEGER NOT NULL) WITHOUT ROWID"
 )
 """As version 1 of the file had it."""
-ADDED = ("network", "peer_address", "peer_port", "interests")
+ADDED = ("network", "peer_address", "peer_port", "interests", "peer_sealed")
 """Columns of `managers` since then."""
 
 
@@ -80,6 +80,19 @@ def test_a_manager_of_the_third_version_wants_nothing_from_others(tmp_path: Path
     file.close()
     assert open_for(f"file:{path}", CONTROLLER, adopt=True).snapshot().managers == {"m1": manager()}
     assert manager().interests == ()
+
+
+def test_a_manager_of_the_fourth_version_has_no_tls_for_others(tmp_path: Path, open_for: Open) -> None:
+    path = tmp_path / "srt.db"
+    ours = open_for(f"file:{path}", M1)
+    assert ours.transact([Put(replace(manager(), peer_sealed=True))])
+    ours.close()
+    with sqlite3.connect(path) as file:
+        file.execute("ALTER TABLE managers DROP COLUMN peer_sealed")
+        file.execute("PRAGMA user_version=4")
+    file.close()
+    assert open_for(f"file:{path}", CONTROLLER, adopt=True).snapshot().managers == {"m1": manager()}
+    assert not manager().peer_sealed
 
 
 def test_a_file_of_a_later_version_is_left_alone(tmp_path: Path, open_for: Open) -> None:

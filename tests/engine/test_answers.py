@@ -57,10 +57,16 @@ def test_runs_without_our_controller_have_no_answers(tmp_path: Path) -> None:
 def test_who_had_no_channel_all_the_time_has_no_bound(tmp_path: Path) -> None:
     file = tmp_path / AUDIT
     file.parent.mkdir()
-    lines = [entry(-0.5, "granted"), entry(-0.5, "refused", topic="u", reason="too much"), entry(2, "granted", topic="u")]
+    lines = [
+        entry(-0.5, "granted"),
+        entry(-0.5, "refused", topic="u", reason="too much"),
+        entry(2, "granted", topic="u"),
+    ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     told = answers(tmp_path, {"t": "press", "u": "lathe"}, WARM_UP_NS, LIVE)
-    assert without_channel(told) == {"lathe": "the publisher's channel was granted for 80% of the time, best effort in the rest"}
+    assert without_channel(told) == {
+        "lathe": "the publisher's channel was granted for 80% of the time, best effort in the rest"
+    }
     met, missed = ({"verdict": verdict, "bound_us": {"reason": None}} for verdict in ("met", "missed"))
     for flow in (met, missed):
         lose_bound(flow, "refused")

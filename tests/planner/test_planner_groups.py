@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from group_worlds import networks, subscribe_at
-from planner_worlds import MS, cut
+from planner_worlds import MS, Table, cut
 
 from timebound.control.planner import (
     Site,
@@ -220,6 +220,32 @@ def test_what_a_manager_lacks_for_groups_is_told_to_its_clients() -> None:
     verdicts = answers(world, decide(world, State(), list(table.rows.requests)).state).verdicts
     assert "peer port 1999" in verdicts[odd].reason or "peer port 1884" in verdicts[lost].reason
     assert "has not been seen" in verdicts[lost].reason or "peer port" in verdicts[lost].reason
+
+
+def test_tls_between_managers_is_part_of_what_is_reserved_and_who_has_none_is_told() -> None:
+    def sealed(table: Table, *names: str) -> None:
+        for name in names:
+            table.rows.managers[name] = replace(table.rows.managers[name], peer_sealed=True)
+
+    rates = []
+    for names in ((), ("m1", "m2", "m3")):
+        table = networks()
+        sealed(table, *names)
+        table.publish(table.connect("h1", "m1", "m1"), "t", qos=1, size_bytes=100)
+        subscribe_at(table, 2, "t", qos=1)
+        world = table.world()
+        rows = answers(world, decide(world, State(), list(table.rows.requests)).state)
+        (group,) = rows.groups.values()
+        back = [row for row in rows.channels.values() if row.id.endswith(":tcp-from")]
+        rates.append((group.row.rate_bps, group.row.burst_bytes, sum(row.rate_bps for row in back)))
+    assert all(more > less for less, more in zip(*rates, strict=True)), rates
+    table = networks()
+    sealed(table, "m1", "m3")
+    table.publish(table.connect("h1", "m1", "m1"), "t")
+    odd = subscribe_at(table, 2, "t")
+    world = table.world()
+    rows = answers(world, decide(world, State(), list(table.rows.requests)).state)
+    assert "has no TLS for others" in rows.verdicts[odd].reason and not rows.groups
 
 
 def test_without_priorities_everything_has_one_class_and_deadlines_are_kept_all_the_same() -> None:

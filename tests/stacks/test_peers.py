@@ -6,7 +6,7 @@ import pytest
 
 from timebound.engine.runs import figures_only, plan_of
 from timebound.scenario import ScenarioError, load
-from timebound.stacks.peers import datagrams
+from timebound.stacks.peers import RECORD_BYTES, SEALED_BYTES, datagrams
 from timebound.stacks.wire import udp_frame
 
 TEXT = """
@@ -115,3 +115,30 @@ def test_no_simulated_message_is_later_than_its_bound(qos: int) -> None:
     for flow in figures_only(load(text(qos=qos)), {"predict", "simulate"})["flows"]:
         counted = flow["end_to_end_us"]["from_actual"]
         assert 0 < counted["simulated"] <= counted["bound"], flow["flow"]
+
+
+def test_what_is_sealed_is_longer_and_so_are_its_bounds() -> None:
+    plain, sealed = (
+        plan_of(load(text(qos=2).replace("multicast: true", more)))
+        for more in ("multicast: true", "multicast: true, sealed: true")
+    )
+    before = {stream.name: stream.frames_bytes for stream in plain.streams}
+    after = {stream.name: stream.frames_bytes for stream in sealed.streams}
+    assert before.keys() == after.keys()
+    longer = {name: sum(after[name]) - sum(before[name]) for name in after if after[name] != before[name]}
+    assert longer.pop("g/multicast") == SEALED_BYTES
+    assert len(longer) == 6 and all(more == RECORD_BYTES * len(after[name]) for name, more in longer.items()), longer
+    written = load(text(qos=2).replace("multicast: true", "multicast: true, sealed: true"))
+    assert load(written.to_yaml()) == written and [flow.sealed for flow in written.flows] == [False, True, False]
+
+
+def test_a_full_part_fits_a_frame_sealed_as_well() -> None:
+    assert datagrams(1_360, sealed=True) == (udp_frame(32 + 28 + 1_360),) and udp_frame(32 + 28 + 1_360) <= 1_538
+
+
+def test_sealed_without_multicast_is_told() -> None:
+    with pytest.raises(ScenarioError) as error:
+        load(text().replace("qos: 1}\n", "qos: 1, sealed: true}\n", 1))
+    assert [(each.path, each.message) for each in error.value.problems] == [
+        ("flows[0].sealed", "sealed without multicast")
+    ]

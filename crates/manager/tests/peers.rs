@@ -724,11 +724,21 @@ fn strangers_are_not_heard() {
     datagram.extend(b"\x30\0\x01t\0x");
     socket.send_to(&datagram, at).unwrap();
     let mut stranger = std::net::TcpStream::connect(at).unwrap();
-    let hello = [&[0, 0, 0, 14, 1, 1][..], &[0; 8], &[0, 2], b"m1"].concat();
-    stranger.write_all(&hello).unwrap();
-    soon("both are counted", || manager.stats().peers.foreign >= 2);
     stranger.set_read_timeout(Some(LONG)).unwrap();
-    rest(&mut stranger);
+    assert_eq!(rest(&mut stranger), b"", "it is told nothing");
+    soon("both are counted", || manager.stats().peers.foreign >= 2);
+    // From the address of a peer, who says that it is another one.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&std::net::SocketAddr::from((site.address(1), 0)).into())
+        .unwrap();
+    socket.connect(&at.into()).unwrap();
+    let mut liar = std::net::TcpStream::from(socket);
+    let hello = [&[0, 0, 0, 14, 1, 1][..], &[0; 8], &[0, 2], b"m7"].concat();
+    liar.write_all(&hello).unwrap();
+    liar.set_read_timeout(Some(LONG)).unwrap();
+    assert!(rest(&mut liar).ends_with(b"m2"));
+    soon("it is counted", || manager.stats().peers.foreign >= 3);
     assert_eq!(manager.stats().peers.received, 0);
 }
 

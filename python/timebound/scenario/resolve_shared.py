@@ -33,7 +33,13 @@ def check_shared(flows: Sequence[Flow], stack: Stack, context: Context) -> None:
         if flow.multicast:
             _check_multicast(flow, stack, index, context)
         elif flow.sealed:
-            _at(context, index, "sealed", "sealed without multicast", "remove it: what TLS adds to clients' connections is not counted")
+            _at(
+                context,
+                index,
+                "sealed",
+                "sealed without multicast",
+                "remove it: what TLS adds to clients' connections is not counted",
+            )
         if flow.after is not None:
             _check_after(flow, named, index, context)
         if flow.connection is not None:

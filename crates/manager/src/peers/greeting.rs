@@ -132,12 +132,16 @@ impl Hub {
     /// Who connected from there has not shown who it is.
     pub(super) fn refused(&mut self, address: Ipv4Addr, why: &str) {
         self.counters.foreign.add(1);
-        let is_there = |peer: &&Peer| peer.address.is_some_and(|(known, _)| known == address);
-        let found = self.peers.values().find(is_there).map(|peer| peer.name.clone());
         // Of others it is counted alone: anybody may connect.
-        if let Some(name) = found {
+        if let Some(name) = self.name_at(address) {
             self.trouble(&name, format!("{address} connects: {why}"));
         }
+    }
+
+    /// The manager that has this address.
+    pub(super) fn name_at(&self, address: Ipv4Addr) -> Option<String> {
+        let is_there = |peer: &&Peer| peer.address.is_some_and(|(known, _)| known == address);
+        self.peers.values().find(is_there).map(|peer| peer.name.clone())
     }
 
     /// Is it the manager of this name that has this address?

@@ -244,6 +244,10 @@ impl Hub {
                 address,
                 dialed,
             } => {
+                // Strangers are not told who is here. One that the table has yet to name calls again.
+                if dialed.is_none() && self.name_at(address).is_none() {
+                    return self.counters.foreign.add(1);
+                }
                 out.send(self.hello(dialed.is_some()));
                 let opened = Link {
                     out,

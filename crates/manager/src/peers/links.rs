@@ -174,15 +174,19 @@ async fn dial(
         drop(serve(inbox, &mut socket, opened).await);
         return Ok(());
     };
+    let failed = |error: io::Error| {
+        let why = format!("TLS handshake: {error} (all managers of a site have peer.tls, or none)");
+        io::Error::new(error.kind(), why)
+    };
     let handshake = secure.connect(socket, (*to.ip()).into());
-    let mut stream = tokio::time::timeout(CONNECT, handshake).await??;
+    let mut stream = tokio::time::timeout(CONNECT, handshake).await?.map_err(failed)?;
     let ended = serve(inbox, &mut stream, opened).await;
     // In TLS 1.3 the other side looks at our certificate when for us the handshake is over, so what it says of it comes as the end.
     if ended
         .get_ref()
         .is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
     {
-        return Err(ended);
+        return Err(failed(ended));
     }
     Ok(())
 }

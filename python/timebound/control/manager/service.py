@@ -372,7 +372,11 @@ def first_row(said: Configuration, core: Core) -> ManagerRow:
     addresses, ports = reached_at(core.addresses())
     broker = said.core["broker"]
     peer = said.core["peer"]
-    where = {"peer_address": peer["address"], "peer_port": peer["port"], "peer_sealed": peer["tls"] is not None} if peer is not None else {}
+    where = (
+        {"peer_address": peer["address"], "peer_port": peer["port"], "peer_sealed": peer["tls"] is not None}
+        if peer is not None
+        else {}
+    )
     return ManagerRow(
         id=said.name, addresses=addresses, ports=ports, broker_address=broker["address"], broker_port=broker["port"], version=__version__,
         beat_ns=time.time_ns(), network=said.core["network"], interests=EVERYTHING if peer is not None and peer["relay"] else (), **where,

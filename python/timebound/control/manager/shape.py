@@ -194,7 +194,8 @@ class PeerTls(Shape):
     )
     key: str = Field(description="PEM file: its private key", examples=["/etc/timebound/peer.key"])
     authority: str = Field(
-        description="PEM file: the authority of all managers, and of nobody else", examples=["/etc/timebound/managers.pem"]
+        description="PEM file: the authority of all managers, and of nobody else",
+        examples=["/etc/timebound/managers.pem"],
     )
 
 

@@ -170,7 +170,9 @@ class World:
         if row.peer_port != self.peer_port:
             return f"manager {manager!r} has peer port {row.peer_port}, and the others {self.peer_port}: all of a site need the same"
         if row.peer_sealed != self.peer_sealed:
-            return f"manager {manager!r} has no TLS for others (peer.tls), and others have: all of a site need it, or none"
+            return (
+                f"manager {manager!r} has no TLS for others (peer.tls), and others have: all of a site need it, or none"
+            )
         return f"the peer address of manager {manager!r}, {row.peer_address}, has not been seen in the network"
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from timebound.control.srt.columns import Column, ColumnError, Value, columns, flatten, unflatten
+from timebound.control.srt.columns import Column, ColumnError, Value, check_values, columns, flatten, unflatten
 from timebound.control.srt.rows import ROWS, Row, TableName, table_of
 
 DATABASE = "Timebound"
@@ -72,7 +72,13 @@ def from_json(table: TableName, values: dict[str, Any]) -> Row:
         decoded = {column.name: _decode(column, values[column.name]) for column in columns(table)}
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ColumnError(f"{table}: {type(error).__name__} {error}") from None
-    return unflatten(table, decoded)
+    row = unflatten(table, decoded)
+    try:
+        check_values(row)
+    except ValueError as error:
+        # Nobody could write it again, nor what refers to it.
+        raise ColumnError(str(error)) from None
+    return row
 
 
 def _decode(column: Column, value: Any) -> Value:
