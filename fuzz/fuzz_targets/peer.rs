@@ -11,6 +11,7 @@ use timebound_protocol::peer::datagram::Datagram;
 use timebound_protocol::peer::injector::{Injector, Token};
 use timebound_protocol::peer::message::Message;
 use timebound_protocol::peer::receiver::{self, Receiver};
+use timebound_protocol::peer::seal::{self, Seen};
 use timebound_protocol::peer::sender::{self, Sender};
 
 fuzz_target!(|data: &[u8]| {
@@ -33,6 +34,15 @@ fuzz_target!(|data: &[u8]| {
     sender.invite(Time(0), 1, invitation, &mut effects);
     if let Ok(message) = Message::read(data) {
         assert!(message.packet(message.qos(), message.retain(), 1).is_some());
+    }
+    let mut seen = Seen::default();
+    for piece in data.chunks(seal::HEADER + seal::TAG) {
+        if let Some(number) = seal::number(piece)
+            && seen.is_new(number)
+        {
+            seen.note(number);
+            assert!(!seen.is_new(number));
+        }
     }
     let mut injector = Injector::new("timebound/m/1".to_owned(), None, None);
     let mut said = Vec::new();
@@ -72,7 +82,7 @@ fuzz_target!(|data: &[u8]| {
                     receiver.release(stream, end, key, &mut here);
                 }
                 Control::Invite { stream, reliable, .. } => receiver.join(stream, reliable),
-                Control::Hello { .. } => {}
+                Control::Hello { .. } | Control::Key(_) => {}
             }
             rest = &rest[taken..];
         }

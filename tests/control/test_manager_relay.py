@@ -206,3 +206,56 @@ def test_a_manager_that_is_killed_and_started_again_at_once_loses_nothing_of_ses
     assert said(through), "the session's own client"
     assert first.metric("undelivered_total") == 0
     assert () not in said_to_want
+
+
+def certificates(folder: Path, *addresses: str) -> list[str]:
+    """An authority of managers, and what each of them says of its certificate in its file (docs/manager.md)."""
+
+    def openssl(*command: str) -> None:
+        subprocess.run(["openssl", *command], check=True, cwd=folder, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=managers", "-keyout", "ca.key", "-out", "ca.pem")
+    found = []
+    for address in addresses:
+        name = f"peer-{address}"
+        openssl("req", *key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        (folder / f"{name}.ext").write_text(f"subjectAltName=IP:{address}\n")
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext", "-days", "2"]
+        openssl("x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
+        files = {"certificate": f"{name}.pem", "key": f"{name}.key", "authority": "ca.pem"}
+        said = ", ".join(f"{kind}: '{folder / file}'" for kind, file in files.items())
+        found.append(f", tls: {{{said}}}")
+    return found
+
+
+def test_with_tls_between_managers_messages_arrive_and_a_manager_without_it_gets_none(
+    tmp_path: Path, server: OvsdbServer, open_for: Open
+) -> None:
+    table, peer_port = open_for(server.url, CONTROLLER), free_port()
+    tls = [*certificates(tmp_path, "127.2.0.1", "127.2.0.2"), ""]
+    found: list[Network] = []
+    try:
+        for number, more in enumerate(tls, 1):
+            found.append(Network(tmp_path / f"hall-{number}", number, peer_port, server.url, more))
+        first, second, third = found
+        wait_for(lambda: len(table.snapshot().managers) == 3)
+        assert [row.peer_sealed for _, row in sorted(table.snapshot().managers.items())] == [True, True, False]
+        remote = subscribe(second, "plant/#")
+        wait_for(lambda: table.snapshot().managers["m2"].interests == ("plant/#",))
+        wait_for(lambda: first.metric("connections_now") == 1)
+        for qos in (0, 1, 2):
+            assert first.publish("plant/a", f"of {qos}", qos).returncode == 0
+        wait_for(lambda: second.metric("injected_total") == 3)
+        time.sleep(1)
+        assert said(remote) == [f"plant/a {qos} 0 of {qos}" for qos in (0, 1, 2)]
+        clear = subscribe(third, "plant/#")
+        wait_for(lambda: table.snapshot().managers["m3"].interests == ("plant/#",))
+        assert first.publish("plant/a", "secret", 0).returncode == 0
+        time.sleep(2)
+        assert said(clear) == [] and third.metric("injected_total") == 0
+        log = next(first.folder.glob("manager-*.log")).read_text()
+        assert "all managers of a site have peer.tls, or none" in log
+    finally:
+        for network in found:
+            network.close()

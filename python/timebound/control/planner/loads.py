@@ -34,10 +34,12 @@ class Load:
         # Within no time at all: what the jitter lets come together, at the end of the way and so at every switch before it.
         self.burst_bytes += size * (1 + -(-max(0, jitter) // stream.period_ns))
         self.priority = max(self.priority, stream.priority)
+        # On its own way alone: what a message spent before is part of the request's bound, and would be taken for this channel's.
+        took = max(found.actual_ns or 0 for found in outcomes)
         if stream.role == "data":
-            self.data_ns = max(self.data_ns, *(found.nominal_ns or 0 for found in outcomes))
+            self.data_ns = max(self.data_ns, took)
         else:
-            self.other_ns = max(self.other_ns, *(found.actual_ns or 0 for found in outcomes))
+            self.other_ns = max(self.other_ns, took)
 
     def burst(self, site: Site) -> int:
         """Of a meter, bytes: of what is sent, and the site's slack."""

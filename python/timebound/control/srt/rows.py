@@ -178,6 +178,7 @@ class ChannelRow:
     links: tuple[str, ...]
     """Names of the links (`topology.Link.name`), from the source's to the destination's."""
     bound_ns: int
+    """Of a frame on this way, from its release at the one end to its arrival at the other; a request's bound is of the whole way of its messages."""
     state: ChannelState
     changed_ns: int = 0
 
