@@ -60,6 +60,8 @@ pub(crate) struct Relay {
     timer: Option<(Time, Pin<Box<Sleep>>)>,
     /// Nothing may last longer.
     limit: Option<Time>,
+    /// When it was last looked after: one look at the clock for all that has come until then.
+    now: Time,
     packets: (u64, u64),
 }
 
@@ -83,6 +85,7 @@ impl Relay {
             handle,
             timer: None,
             limit: Some(limit),
+            now: Time(0),
             packets: (0, 0),
         }
     }
@@ -106,6 +109,7 @@ impl Relay {
 
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<Stop> {
         self.handle.waits(cx.waker());
+        self.now = self.worker.now();
         if self.worker.is_stopping() && self.session.phase() != Phase::Closing {
             self.session.broker_gone();
         }
@@ -165,7 +169,7 @@ impl Relay {
     }
 
     fn limit_to(&mut self, span: Span) {
-        let limit = self.worker.now().after(span);
+        let limit = self.now.after(span);
         self.limit = Some(self.limit.map_or(limit, |before| before.min(limit)));
     }
 
@@ -211,7 +215,7 @@ impl Relay {
         loop {
             let blocked = self.up.is_over || self.up.has_patch();
             let step = (!blocked).then(|| {
-                let surroundings = worker.surroundings(groups.as_deref(), self.handle.number());
+                let surroundings = worker.surroundings(self.now, groups.as_deref(), self.handle.number());
                 self.session.client_bytes(self.up.unjudged(), &surroundings)
             });
             let step = match step {
@@ -282,7 +286,7 @@ impl Relay {
             let blocked = self.down.is_over || self.down.has_patch();
             let phase = self.session.phase();
             let step = (!blocked).then(|| {
-                let surroundings = worker.surroundings(None, self.handle.number());
+                let surroundings = worker.surroundings(self.now, None, self.handle.number());
                 self.session.broker(self.down.unjudged(), &surroundings)
             });
             if self.session.phase() != phase {

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use timebound_model::Time;
 use timebound_protocol::intermediary::{self as protocol, Groups, Session, Verdict};
 use tokio::net::TcpStream;
+use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::LocalSet;
 
 /// Failed handshakes of one thread that are told each second; the others are counted.
 const MOST_HANDSHAKES_TOLD: u32 = 5;
@@ -160,11 +160,12 @@ impl Worker {
     }
     pub(crate) fn surroundings<'s>(
         &'s self,
+        now: Time,
         groups: Option<&'s Groups>,
         connection: u64,
     ) -> protocol::Context<'s> {
         protocol::Context {
-            now: self.now(),
+            now,
             control: self.control.load(Ordering::Relaxed),
             limits: &self.limits,
             groups,
@@ -224,10 +225,9 @@ pub(crate) fn run(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
+        .build_local(LocalOptions::default())?;
     let worker = Rc::new(Worker::new(shared, counters));
-    let local = LocalSet::new();
-    local.block_on(&runtime, async {
+    runtime.block_on(async {
         while let Some(order) = orders.recv().await {
             obey(&worker, order);
         }
