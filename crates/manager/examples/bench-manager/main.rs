@@ -1,20 +1,49 @@
 //! A manager beside HAProxy and no intermediary at all, in front of one mosquitto, on loopback.
 //!
-//! `cargo run --release --example bench-manager -- [REPEATS [SECONDS [MOST]]]`: every measurement is made of each in turn, that many times (3), for so
-//! many seconds (2), and the median of the repeats is printed; MOST (10,000) connections are held for their memory. Messages have 100 bytes
-//! of payload. Latency is from the publisher's write to the subscriber's read, at 10,000 messages per second on one connection, or on 1,000 in
-//! turn; throughput is of a closed loop with 100 messages under way on one connection, or 4 on each of 1,000. What is not installed is left out.
+//! `cargo run --release -p timebound-manager --example bench-manager -- [REPEATS [MILLISECONDS [MOST [RATE [WAYS]]]]]`
+//!
+//! Each of four loads (QoS 0 and 1, on 1 connection and on 1,000) is put on every way in turn, for MILLISECONDS (250), REPEATS (20) times, each time
+//! beginning with another way: what a machine does meanwhile it does to all of them. Connections are open before. Medians are printed; what is
+//! compared (added p50, share of the throughput) is compared within a repeat, and the median of that is printed. WAYS names some with commas.
+//!
+//! - Latency: RATE (10,000) messages per second on one connection, or on 1,000 in turn, each with a subscriber of its own; from the publisher's write to
+//!   the subscriber's read. *Late* is how much later than its time a message was written, at p99: what a busy machine does to the load itself.
+//! - Throughput: a closed loop with 100 messages under way on one connection, or 4 on each of 1,000, every client subscribed to what it publishes.
+//! - CPU: what the threads of the way's process ran (`/proc/PID/task/*/schedstat`), for a message that passed it once in each direction; *all*: of
+//!   clients, way and broker together in the closed loop. How many messages come with one read is in it, and others that take their share of the
+//!   machine change that, too.
+//! - *Others*: CPU time that neither clients, broker nor way took, and what a hypervisor took, as a share of the machine.
+//! - MOST (10,000) connections, or as many as the limit of open files allows: how fast 64 at a time get their CONNACK and SUBACK, how many of them then
+//!   get a message that they publish to themselves, and resident memory for each (the kernel's buffers are not in it).
+//!
+//! Same broker, same clients, messages of MQTT 5 with 100 bytes of payload, TCP_NODELAY on every socket (HAProxy sets it by itself). HAProxy and manager each
+//! with one thread that serves, and with two. What is not installed is left out.
 
+mod figures;
 mod load;
+mod machine;
 mod peers;
 
+use figures::Figures;
 use load::Kind;
+use machine::Watch;
 use peers::{Mosquitto, Way};
 use std::time::Duration;
 
 type Failure = Box<dyn std::error::Error>;
 
-const RATE: u64 = 10_000;
+/// What is not counted at the beginning of a slice.
+const WARM_UP: Duration = Duration::from_millis(50);
+
+/// What is put on each way.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    kind: Kind,
+    connections: usize,
+    /// Messages per second, of the paced part.
+    rate: u64,
+    time: Duration,
+}
 
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -22,97 +51,109 @@ fn main() -> Result<(), Failure> {
         return peers::serve(&arguments[2..]);
     }
     let number = |index: usize, default: u64| arguments.get(index).map_or(Ok(default), |text| text.parse());
-    let (repeats, seconds, most) = (number(1, 3)?, number(2, 2)?, number(3, 10_000)?);
+    let (repeats, slice, most, rate) = (
+        number(1, 20)?,
+        number(2, 250)?,
+        number(3, 10_000)?,
+        number(4, 10_000)?,
+    );
+    machine::raise_limit(2 * most + 1_000);
     let broker = Mosquitto::start()?;
-    let ways = Way::all(&broker)?;
+    let wanted = arguments.get(5).map(|names| names.split(',').collect::<Vec<_>>());
+    let mut ways = Way::all(&broker)?;
+    ways.retain(|way| wanted.as_ref().is_none_or(|wanted| wanted.contains(&way.name)));
     for (kind, connections) in [
         (Kind::Qos0, 1),
         (Kind::Qos1, 1),
         (Kind::Qos0, 1_000),
         (Kind::Qos1, 1_000),
     ] {
-        compare(&ways, repeats, kind, connections, Duration::from_secs(seconds))?;
+        let load = Load {
+            kind,
+            connections,
+            rate,
+            time: Duration::from_millis(slice),
+        };
+        compare(&broker, &ways, usize::try_from(repeats)?, load)?;
     }
-    for way in &ways {
-        memory(way, usize::try_from(most)?)?;
-    }
-    Ok(())
-}
-
-/// p50 and p99 in us, and messages per second.
-#[derive(Debug, Clone, Copy, Default)]
-struct Figures {
-    p50: f64,
-    p99: f64,
-    most: f64,
-}
-
-fn compare(
-    ways: &[Way],
-    repeats: u64,
-    kind: Kind,
-    connections: usize,
-    time: Duration,
-) -> Result<(), Failure> {
-    let mut found = vec![Vec::new(); ways.len()];
-    for _ in 0..repeats {
-        for (way, figures) in ways.iter().zip(&mut found) {
-            let mut latencies = load::paced(way.port, kind, connections, RATE, time)?;
-            latencies.sort_unstable();
-            let quantile = |share: f64| {
-                let at = (latencies.len() as f64 * share) as usize;
-                latencies.get(at).map_or(f64::NAN, |ns| *ns as f64 / 1_000.0)
-            };
-            let window = if connections == 1 { 100 } else { 4 };
-            figures.push(Figures {
-                p50: quantile(0.5),
-                p99: quantile(0.99),
-                most: load::closed(way.port, kind, connections, window, time)?,
-            });
+    if most > 0 {
+        let possible = most.min(peers::most_connections());
+        println!(
+            "\n{possible} connections at a time (wanted {most}; {} open files are allowed)",
+            machine::files()
+        );
+        for way in &ways {
+            held(way, usize::try_from(possible)?)?;
         }
     }
-    let medians: Vec<Figures> = found.iter().map(|figures| median(figures)).collect();
-    for (way, figures) in ways.iter().zip(&medians) {
-        println!(
-            "{kind}, {connections} connections, {:<8} p50 {:7.1} us ({:+6.1}), p99 {:8.1} us; {:8.0} messages/s ({:5.1} % of direct)",
-            way.name,
-            figures.p50,
-            figures.p50 - medians[0].p50,
-            figures.p99,
-            figures.most,
-            100.0 * figures.most / medians[0].most,
-        );
-    }
     Ok(())
 }
 
-fn median(figures: &[Figures]) -> Figures {
-    let of = |pick: fn(&Figures) -> f64| {
-        let mut values: Vec<f64> = figures.iter().map(pick).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-    };
-    Figures {
-        p50: of(|one| one.p50),
-        p99: of(|one| one.p99),
-        most: of(|one| one.most),
+fn compare(broker: &Mosquitto, ways: &[Way], repeats: usize, load: Load) -> Result<(), Failure> {
+    let ours: Vec<u32> = [std::process::id(), broker.id()]
+        .into_iter()
+        .chain(ways.iter().filter_map(Way::id))
+        .collect();
+    let mut rounds = vec![vec![Figures::default(); ways.len()]; repeats];
+    let order = |repeat: usize| (0..ways.len()).map(move |at| (at + repeat) % ways.len());
+    let opened = ways.iter().map(|way| load::Paced::open(way, load));
+    let mut paced = opened.collect::<Result<Vec<_>, _>>()?;
+    // What the kernel rounds a sleep to.
+    // SAFETY: the call changes this thread's timer slack and nothing else.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    for (repeat, round) in rounds.iter_mut().enumerate() {
+        for at in order(repeat) {
+            paced[at].slice(&ways[at], load, &ours, &mut round[at])?;
+        }
     }
+    drop(paced);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let opened = ways.iter().map(|way| load::Closed::open(way, load));
+        let mut closed = opened.collect::<Result<Vec<_>, _>>()?;
+        for (repeat, round) in rounds.iter_mut().enumerate() {
+            for at in order(repeat) {
+                closed[at].slice(&ways[at], load, &ours, &mut round[at]).await?;
+            }
+        }
+        Ok::<(), Failure>(())
+    })?;
+    println!(
+        "\n{}, {} connection{}, {} messages/s, medians of {repeats}",
+        load.kind,
+        load.connections,
+        if load.connections == 1 { "" } else { "s" },
+        load.rate,
+    );
+    figures::print(ways, &rounds);
+    Ok(())
 }
 
-/// Resident memory of a way with so many connections that have each sent a message.
-fn memory(way: &Way, connections: usize) -> Result<(), Failure> {
-    let Some(before) = way.resident_kib() else {
-        return Ok(());
-    };
-    let held = load::hold(way.port, connections)?;
-    let after = way.resident_kib().unwrap_or(0);
-    println!(
-        "memory, {} connections held of {connections}, {:<8} {} KiB before, {} KiB with them: {:.2} KiB each",
-        held.len(),
-        way.name,
-        before,
-        after,
-        (after.saturating_sub(before)) as f64 / held.len().max(1) as f64,
+fn held(way: &Way, connections: usize) -> Result<(), Failure> {
+    let before = way.resident_kib();
+    let watch = Watch::begin(way.id(), &[]);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let held = load::hold(&runtime, way.port, connections)?;
+    let cpu = watch.end().watched;
+    print!(
+        "{:<10} {} held, {:.0} accepted/s, {} of them passed a message",
+        way.name, held.connections, held.rate, held.passed,
     );
+    if let (Some(before), Some(after)) = (before, way.resident_kib()) {
+        let each = |amount: f64| amount / held.connections.max(1) as f64;
+        print!(
+            "; CPU {:.0} us each, {before} KiB before, {after} KiB with them: {:.2} KiB each",
+            each(cpu.as_secs_f64() * 1e6),
+            each(after.saturating_sub(before) as f64),
+        );
+    }
+    println!();
+    drop(held);
+    // The broker and the way are still taking leave of them.
+    std::thread::sleep(Duration::from_secs(2));
     Ok(())
 }
