@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
+import resource
 import socket
 import sqlite3
 import subprocess
@@ -22,8 +24,10 @@ from srt_helpers import CONTROLLER, Open, OvsdbServer, wait_for
 
 from timebound.control.manager import reach as reaching
 from timebound.control.manager.configuration import load
+from timebound.control.manager.host import OTHER_FILES, connections_that_fit
 from timebound.control.manager.reach import Reach
 from timebound.control.manager.service import Service
+from timebound.control.manager.shape import Limits
 from timebound.control.srt.rows import ControllerRow, ManagerRow, Outcome, VerdictRow
 from timebound.control.srt.rules import Pulse
 from timebound.control.srt.store import Put, Role, Store, Writer
@@ -369,3 +373,65 @@ def test_a_handshake_that_failed_is_logged_with_its_client(
     (record,) = (record for record in caplog.records if "handshake" in record.message)
     assert record.__dict__["about"] == what
     wait_for(lambda: [entry["event"] for entry in manager.audited()] == ["handshake"])
+
+
+class Files:
+    """A limit of open files; who may not raise the hard one asks for no more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+        self.limit = (soft, hard)
+        monkeypatch.setattr(resource, "getrlimit", lambda _: self.limit)
+        monkeypatch.setattr(resource, "setrlimit", lambda _, limit: setattr(self, "limit", limit))
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "fits"),
+    (
+        (1024, 65_536, 20_000),
+        (400, 400, 136),
+        (120, 120, 0),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 20_000),
+    ),
+)
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, fits: int
+) -> None:
+    files = Files(monkeypatch, soft, hard)
+    assert connections_that_fit(20_000) == fits
+    assert files.limit == (hard, hard)
+
+
+@pytest.mark.parametrize(("limit", "room"), ((400, 136), (120, 0)))
+def test_a_limit_of_open_files_below_the_connections_is_told(
+    url: str,
+    run: Callable[[str], Running],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limit: int,
+    room: int,
+) -> None:
+    """Clients above it had been closed without a word, with a limit of 120 all of them, by a manager that called itself ready."""
+    Files(monkeypatch, limit, limit)
+    manager = run(url)
+    wait_for(lambda: any("limit of open files" in record.message for record in caplog.records))
+    (line,) = [record.__dict__ for record in caplog.records if "limit of open files" in record.message]
+    assert (line["levelname"], line["room"], line["limit"]) == ("WARNING", room, 20_000)
+    assert "LimitNOFILE=40128" in line["hint"]
+    status, text = manager.get("/readyz")
+    said = json.loads(text)
+    if room:
+        assert (status, said["ready"]) == (200, True)
+    else:
+        assert (status, said["ready"]) == (503, False)
+        assert "room for 0 connections" in said["reason"] and "LimitNOFILE" in said["reason"]
+    manager.end()
+    caplog.clear()
+    Files(monkeypatch, 1024, 65_536)
+    assert run(url).get("/readyz")[0] == 200
+    assert not any("limit of open files" in record.message for record in caplog.records)
+
+
+def test_the_unit_leaves_room_for_the_connections_of_the_default() -> None:
+    unit = Path(__file__).parents[2] / "packaging" / "systemd" / "timebound-manager@.service"
+    (limit,) = re.findall(r"^LimitNOFILE=(\d+)$", unit.read_text(), re.MULTILINE)
+    assert int(limit) >= 2 * Limits().connections + OTHER_FILES

@@ -1,13 +1,16 @@
-"""What the service asks of its host: its addresses, and the manager of services (systemd's notify protocol, sd_notify(3))."""
+"""What the service asks of its host: its addresses, and room for its connections."""
 
 from __future__ import annotations
 
 import fcntl
+import resource
 import socket
 import struct
 from contextlib import suppress
 
 _SIOCGIFADDR = 0x8915
+OTHER_FILES = 128
+"""Open files that are no connections of clients, as `crates/manager/src/limits.rs` counts them."""
 
 
 def reached_at(bound: list[tuple[str, int]]) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -19,6 +22,19 @@ def reached_at(bound: list[tuple[str, int]]) -> tuple[tuple[str, ...], tuple[int
         elif ":" not in address:
             addresses[address] = None
     return tuple(addresses), tuple(dict.fromkeys(port for _, port in bound))
+
+
+def connections_that_fit(wanted: int) -> int:
+    """How many clients the limit of open files leaves room for, at most `wanted`: each takes two, its own and one to the broker.
+
+    Raises the limit to what the process may have: the intermediary has done so for its connections, but others open files as well.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return wanted if soft == resource.RLIM_INFINITY else min(wanted, max(0, soft - OTHER_FILES) // 2)
 
 
 def _own_addresses() -> list[str]:

@@ -18,7 +18,7 @@ from timebound.control.manager import groups
 from timebound.control.manager.announce import Announcer
 from timebound.control.manager.audit import Audit
 from timebound.control.manager.configuration import Configuration
-from timebound.control.manager.host import reached_at
+from timebound.control.manager.host import OTHER_FILES, connections_that_fit, reached_at
 from timebound.control.manager.metrics import Figures, registry
 from timebound.control.manager.reach import Reach
 from timebound.control.srt.rows import GroupRow, ManagerRow, VerdictRow
@@ -37,6 +37,8 @@ EVERYTHING = ("#",)
 MOST_FILTERS = 256
 HUNG_S = 10.0
 """The service is not well when nothing has been looked at for so long."""
+FEWEST_CONNECTIONS = 16
+"""With room for fewer, and more wanted, it is not ready."""
 
 log = logging.getLogger("timebound.manager")
 
@@ -90,6 +92,8 @@ class Service:
         self._groups: set[str] = set()
         """To which it sends."""
         self.figures = Figures(core.stats, lambda: {state.value: self._states[state.value] for state in desks.State})
+        self._wanted: int = said.core["limits"]["connections"]
+        self._fits = connections_that_fit(self._wanted)
         self._reach = Reach(said.core["broker"]["address"], said.core["broker"]["port"])
         self._poller = threading.Thread(target=self._poll, name="manager-poll", daemon=True)
         # Questions come from the moment at which it is made: it needs all that stands above.
@@ -112,6 +116,11 @@ class Service:
             "serving",
             extra={"at": [f"{address}:{port}" for address, port in self._core.addresses()], "manager": self.name},
         )
+        if self._fits < self._wanted:
+            log.warning(
+                "the limit of open files leaves room for fewer connections than limits.connections",
+                extra={"room": self._fits, "limit": self._wanted, "hint": self._room_hint()},
+            )
         try:
             while not self._stopping.is_set():
                 self._turn()
@@ -344,7 +353,14 @@ class Service:
             return "the manager has not started yet"
         if not self._poller.is_alive():
             return "nobody takes the events of the intermediary any more"
+        if self._fits < min(self._wanted, FEWEST_CONNECTIONS):
+            return f"the limit of open files leaves room for {self._fits} connections: {self._room_hint()}"
         return self._reach.trouble()
+
+    def _room_hint(self) -> str:
+        return (
+            f"systemd: LimitNOFILE={2 * self._wanted + OTHER_FILES}, shell: ulimit -n {2 * self._wanted + OTHER_FILES}"
+        )
 
     def _leave(self) -> None:
         tell_systemd("STOPPING=1")
