@@ -14,6 +14,7 @@ from controller_site import site, start, until
 from planner_worlds import MS, cut, line, ring
 from structlog.testing import capture_logs
 
+from timebound.control.controller.service import Service
 from timebound.control.srt.rows import ChannelState, ControllerRow, Outcome, VerdictRow
 from timebound.control.srt.store import Put, Role, Writer, open_store
 
@@ -199,3 +200,44 @@ def test_a_controller_beats_and_its_health_says_so(tmp_path: Path) -> None:
         until(lambda: plant.service.health() == (True, {"deciding": True, "store": True, "network_known": True}))
         time.sleep(0.05)
         assert "timebound_controller_decisions" in plant.service.metrics.text().decode()
+
+
+def test_the_time_to_a_verdict_counts_the_first_of_each_revision_alone(tmp_path: Path) -> None:
+    """A verdict that was renewed had counted from its client's first question: minutes, of which nobody had waited one."""
+    with site(tmp_path, line()) as plant:
+        table = plant.table
+
+        def counted(service: Service) -> float:
+            value = service.metrics.registry.get_sample_value("timebound_controller_request_to_verdict_seconds_count")
+            assert value is not None
+            return value
+
+        def written(service: Service) -> float:
+            label = {"outcome": "granted"}
+            value = service.metrics.registry.get_sample_value("timebound_controller_verdicts_total", label)
+            return value or 0.0
+
+        first = table.publish(table.connect("h1"), "a")
+        plant.ask(first)
+        plant.verdict(first, Outcome.GRANTED)
+        until(lambda: counted(plant.service) == 1)
+        bound_ns = plant.verdict(first).bound_ns
+        plant.ask(table.subscribe(table.connect("h2"), "a"))
+        until(lambda: plant.verdict(first).bound_ns != bound_ns)
+        until(lambda: written(plant.service) == 3)
+        assert counted(plant.service) == 2
+        # A change of it is a question of its own.
+        row = plant.request(first)
+        plant.put(replace(row, revision=row.revision + 1, asked_ns=time.time_ns()))
+        until(lambda: plant.verdict(first).revision == row.revision + 1)
+        until(lambda: counted(plant.service) == 3)
+        # Of what others have answered it renews what it has to, and counts nothing.
+        plant.service.close()
+        plant.service.store.close()
+        plant.service, store = start(tmp_path, plant.network)
+        until(lambda: plant.service.view["ready"])
+        plant.ask(table.subscribe(table.connect("h2"), "a"))
+        until(lambda: written(plant.service) >= 1)
+        time.sleep(0.2)
+        assert counted(plant.service) == 1
+        store.close()

@@ -28,7 +28,7 @@ class Metrics:
         )
         self.proven = Histogram(
             f"{name}request_to_verdict_seconds",
-            "From a request's being asked to its first grant",
+            "From a request's being asked, or changed, to its first verdict, where that is a grant",
             buckets=_FAST,
             registry=self.registry,
         )

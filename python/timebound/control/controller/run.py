@@ -61,7 +61,9 @@ def configure_logs(kind: str) -> None:
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=last, foreign_pre_chain=shared))
+    # What the store and others log has its particulars in `extra`.
+    foreign = [structlog.stdlib.ExtraAdder(), *shared]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=last, foreign_pre_chain=foreign))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
 

@@ -85,6 +85,8 @@ class Service:
         self._shown = 0
         self._view: dict[str, Any] = view(self._desk, wall(), connected=False)
         self._granted = (self._desk.world(), self._desk.state)
+        self._answered: dict[str, int] = {}
+        """Requests with the revision of which a verdict has been written, by whoever decided."""
         self._more = False
         self._adopted = False
         self._ended = False
@@ -244,6 +246,8 @@ class Service:
         tables = desk.seen(replace(tables, managers=bare, controllers={}))
         if self.store.connected and (tables != desk.tables or alive != desk.alive):
             desk.know_tables(tables, alive)
+            self._answered = {id: at for id, at in self._answered.items() if id in tables.requests}
+            self._answered |= {id: verdict.revision for id, verdict in tables.verdicts.items()}
             worth = True
         return worth
 
@@ -303,7 +307,10 @@ class Service:
                 verdict = change.row
                 self.metrics.verdicts.labels(verdict.outcome.value).inc()
                 request = desk.tables.requests.get(verdict.id)
-                if request is not None and verdict.outcome is Outcome.GRANTED:
+                first = self._answered.get(verdict.id) != verdict.revision
+                self._answered[verdict.id] = verdict.revision
+                # One that is renewed says nothing of how long its client waited.
+                if first and request is not None and verdict.outcome is Outcome.GRANTED:
                     self.metrics.proven.observe(max(0.0, (verdict.decided_ns - request.asked_ns) / 1e9))
         for told in orders.told:
             log.info(told.what, id=told.id, outcome=told.outcome, reason=told.text)
