@@ -13,6 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from timebound._core import Manager
 from timebound.control.configuration import ConfigurationError
 from timebound.control.manager.configuration import Configuration, json_schema, load
 from timebound.control.manager.reference import page
@@ -290,8 +291,11 @@ def test_files_that_are_none(tmp_path: Path, text: str) -> None:
         (LEAST.replace("1884", "1883"), "127.0.0.1:1883 is the manager itself"),
         (LEAST.replace("broker: 127.0.0.1:1884", "broker: localhost:1883"), "is the manager itself"),
         (LEAST.replace("listen: 127.0.0.1", "listen: 0.0.0.0").replace("1884", "1883"), "is the manager itself"),
-        (LEAST.replace("listen: 127.0.0.1:1883", "listen: [127.0.0.1:1883, 127.0.0.1:1883]"), "is listened at already"),
-        (LEAST.replace("listen: 127.0.0.1:1883", "listen: [127.0.0.1:1883, 0.0.0.0:1883]"), "is listened at already"),
+        (
+            LEAST.replace("listen: 127.0.0.1:1883", "listen: [127.0.0.1:1883, 127.0.0.1:1883]"),
+            "1883 is for MQTT already",
+        ),
+        (LEAST.replace("listen: 127.0.0.1:1883", "listen: [127.0.0.1:1883, 0.0.0.0:1883]"), "1883 is for MQTT already"),
         (LEAST + "http: 127.0.0.1:1883\n", "is for MQTT already"),
     ],
 )
@@ -341,3 +345,52 @@ def test_the_example_is_well_formed(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("x\n")
     said = read(tmp_path, re.sub("/etc/timebound|/var/log/timebound|/var/lib/timebound/cell-a", str(tmp_path), text))
     assert said.policy.rules and said.store_tls and said.audit and said.core["peer"]["state"]
+
+
+PEER = "network: hall-1\npeer: 127.0.0.1:1883\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (LEAST + PEER, 6, "127.0.0.1:1883 is for MQTT already"),
+        (LEAST.replace("listen: 127.0.0.1", "listen: 0.0.0.0") + PEER, 6, "127.0.0.1:1883 is for MQTT already"),
+        (
+            LEAST + PEER.replace("1883", "9464"),
+            1,
+            "127.0.0.1:9464 is for other managers already",
+        ),
+        (LEAST + PEER.replace("1883", "1884"), 3, "127.0.0.1:1884 is the manager itself"),
+        (LEAST + "http: 127.0.0.1:1884\n", 3, "127.0.0.1:1884 is the manager itself"),
+        (
+            LEAST.replace("listen: 127.0.0.1:1883", "listen: [0.0.0.0:1883, 127.0.0.1:1883]"),
+            2,
+            "127.0.0.1:1883 is for MQTT already",
+        ),
+        (LEAST.replace("listen: 127.0.0.1:1883", "listen: ['[::1]:1', '[::1]:1']"), 2, "[::1]:1 is for MQTT already"),
+        (LEAST.replace("file:/tmp/srt.db", "tcp:127.0.0.1:0"), 4, "'tcp:127.0.0.1:0' has no address and port"),
+        (LEAST.replace("file:/tmp/srt.db", "tcp:127.0.0.1"), 4, "'tcp:127.0.0.1' has no address and port"),
+        (LEAST.replace("file:/tmp/srt.db", "tcp:127.0.0.1:65536"), 4, "'tcp:127.0.0.1:65536' has no address and port"),
+        (LEAST + "audit: .\n", 5, "' is a folder"),
+        (LEAST + "network: a\npeer: {address: 127.0.0.1, port: 1, state: .}\n", 6, "' is a folder"),
+        (LEAST + "limits: {header: 1023 B}\n", 5, "'1023 B' is too little"),
+        (LEAST + "limits: {packet: 1 B}\n", 5, "'1 B' is too little"),
+        (LEAST + "limits: {websocket: 0 B}\n", 5, "'0 B' is too little"),
+        (LEAST + "limits: {handshake: 0 s}\n", 5, "'0 s' is too little"),
+        (LEAST + "limits: {connect: 0.9 ms}\n", 5, "'0.9 ms' is too little"),
+        (LEAST + "network: a\npeer: {address: 127.0.0.1, port: 1, silence: 0 s}\n", 6, "it is from 100 ms to 10 min"),
+        (LEAST + "network: a\npeer: {address: 127.0.0.1, port: 1, join: 2 min}\n", 6, "it is from 1 ms to 1 min"),
+        (LEAST.replace("file:/tmp/srt.db", "ssl:127.0.0.1:6640"), 4, "ssl: needs an authority"),
+        (LEAST.replace("cell-a", "'a/+/#'"), 1, "'a/+/#' is no name of a manager"),
+    ],
+)
+def test_what_is_well_formed_and_cannot_work_is_told(tmp_path: Path, text: str, line: int, message: str) -> None:
+    found = problems(tmp_path, text)
+    assert [at for at, _, said, hint in found if message in said and hint] == [line], found
+
+
+def test_limits_at_their_least_are_taken_by_the_intermediary(tmp_path: Path) -> None:
+    least = "limits: {header: 1 KiB, packet: 1 KiB, websocket: 1 KiB, aliases: 0 B, handshake: 1 ms, connect: 1 ms}\n"
+    said = read(tmp_path, LEAST.replace("127.0.0.1:1883", "127.0.0.1:0") + least)
+    core = Manager(json.dumps(said.core))
+    core.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -95,6 +96,19 @@ def test_the_least_file_is_secure(folder: Path) -> None:
         ("store: {url: 'file:x'}\nplanning: {class-deadlines: [5 ms, 2 ms]}\n", 2, "do not rise"),
         ("store: {url: 'file:x'}\nplanning: {jitter: 5}\n", 2, "unit"),
         ("store: {url: 'file:x'}\nbrokers: {m: {}}\n", 2, "neither a profile nor"),
+        ("store: {url: 'file:x'}\nhttp: {port: 6653}\n", 2, "127.0.0.1:6653 is for switches already"),
+        (
+            "store: {url: 'file:x'}\nhttp: {port: 6653, listen: localhost}\n",
+            2,
+            "localhost:6653 is for switches already",
+        ),
+        ("store: {url: 'file:x'}\naudit: away/a.jsonl\n", 2, "away' does not exist"),
+        ("store: {url: 'file:x'}\naudit: .\n", 2, "' is a folder"),
+        ("store: {url: 'tcp:127.0.0.1:0'}\n", 1, "has no address and port"),
+        ("store: tcp:127.0.0.1\n", 1, "has no address and port"),
+        ("store: {url: 'file:x'}\nplanning: {reservable: 0 %}\n", 2, "nothing could be reserved"),
+        ("store: {url: 'file:x'}\nplanning: {buffer: 0 B}\n", 2, "'0 B' is too little"),
+        ("store: {url: 'file:x'}\nplanning: {reservable: 0.75}\n", 2, "0.75 has no unit"),
         ("", 0, "empty"),
     ],
 )
@@ -162,3 +176,23 @@ def test_certificates_keys_and_the_folder_of_the_table_are_looked_at(folder: Pat
     ]
     good = text.replace("away/", "").replace("b.key", "a.key").replace("ca: tokens", "ca: b.pem")
     assert read(written(folder, good)).switches.tls is not None
+
+
+def test_the_store_has_a_short_form_as_a_manager_s_has(folder: Path) -> None:
+    assert read(written(folder, "store: file:srt.db\n")) == read(written(folder, "store: {url: 'file:srt.db'}\n"))
+    jsonschema.validate({"store": "file:srt.db"}, json_schema())
+
+
+def test_a_share_without_a_unit_is_shown_with_the_one_that_is_meant(folder: Path) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read(written(folder, "store: file:srt.db\nplanning: {reservable: 0.75}\n"))
+    assert [problem.hint for problem in raised.value.problems] == ["write for example 75 %"]
+
+
+def test_the_defaults_of_planning_are_those_of_its_page(folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "controller.md").read_text(encoding="utf-8")
+    table = page.split("| `planning` | default | |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \|", table, re.MULTILINE)
+    assert [key for key, _ in rows] == list(json_schema()["$defs"]["Planning"]["properties"])
+    stated = "".join(f"  {key}: {value}\n" for key, value in rows)
+    assert read(written(folder, f"store: file:x\nplanning:\n{stated}")) == read(written(folder, "store: file:x\n"))

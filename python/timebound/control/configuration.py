@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,3 +95,56 @@ def folder_of_table(file: Path, path: TreePath, context: Context) -> None:
         context.error(path, f"the folder {str(file.parent)!r} does not exist", "make it, or name another file")
     elif file.is_dir():
         context.error(path, f"{str(file)!r} is a folder", "name a file in it")
+
+
+def appended(name: str | None, path: TreePath, context: Context) -> Path | None:
+    """A file that a service writes, relative to the configuration; it need not be there yet, but its folder."""
+    if name is None:
+        return None
+    file = (context.folder or Path()) / name
+    folder_of_table(file, path, context)
+    return file
+
+
+def table_s_address(url: str, path: TreePath, context: Context) -> None:
+    """A problem where `tcp:` or `ssl:` names no address and port at which a server could be."""
+    kind, _, rest = url.partition(":")
+    address, _, port = rest.rpartition(":")
+    if kind not in ("tcp", "ssl") or not rest:
+        return
+    if not (address and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        context.error(path, f"{url!r} has no address and port", f"write for example {kind}:192.0.2.1:6640")
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a service listens."""
+
+    purpose: str
+    path: TreePath
+    address: str
+    port: int
+    """0: a free one."""
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+    def bars(self, other: Door) -> bool:
+        """Can `other` not listen where this one does? What is no address is told elsewhere."""
+        try:
+            here, there = (
+                ip_address("127.0.0.1" if door.address == "localhost" else door.address) for door in (self, other)
+            )
+        except ValueError:
+            return False
+        if not self.port or self.port != other.port or here.version != there.version:
+            return False
+        return here == there or here.is_unspecified or there.is_unspecified
+
+
+def apart(doors: Sequence[Door], context: Context) -> None:
+    """Each address and port is for one purpose."""
+    for number, door in enumerate(doors):
+        barring = next((other for other in doors[:number] if other.bars(door)), None)
+        if barring is not None:
+            context.error(door.path, f"{door} is for {barring.purpose} already", "choose another port")

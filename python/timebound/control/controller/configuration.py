@@ -6,9 +6,9 @@ import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from timebound.control import configuration, pem
 from timebound.control.openflow.settings import (
@@ -21,18 +21,21 @@ from timebound.control.openflow.settings import (
 from timebound.control.openflow.settings import Tls as SwitchTls
 from timebound.control.planner import Server, Site
 from timebound.control.srt.store import Tls as StoreTls
-from timebound.scenario import load
+from timebound.scenario import load, units
 from timebound.scenario.broker_profile import ProfileError, read_profile, service_of
 from timebound.scenario.complaints import Subject
 from timebound.scenario.context import Context
-from timebound.scenario.fields import Rate, Shape, Share, Size, Time, TimeRange
+from timebound.scenario.fields import Quantity, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
 from timebound.scenario.model import Scenario
 from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.problems import Problem, ScenarioError
 from timebound.scenario.shape_broker import BrokerTimes
 from timebound.scenario.tree import Path as TreePath
+from timebound.scenario.units import format_share
 
 SUBJECT = Subject("the configuration", "docs/controller.md")
+LONGEST_FRAME_BYTES = 1522
+"""With its tag; a queue without room for one serves nobody."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -45,7 +48,7 @@ class Tls(Shape):
 
 
 class Store(Shape):
-    """Where the table is."""
+    """Where the table is. Its URL alone is short for `{url: ...}`."""
 
     url: str = Field(
         description="unix:PATH, tcp:ADDRESS:PORT, ssl:ADDRESS:PORT (OVSDB), or file:PATH", examples=["file:srt.db"]
@@ -116,6 +119,13 @@ class BrokerOf(Shape):
     )
 
 
+def _percent(value: Any) -> Any:
+    """A number without a unit is meant as a part of one, and 0.75 % would be a hundredth of that."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1:
+        raise fail(f"{value} has no unit", f"write for example {format_share(value)}")
+    return value
+
+
 class Planning(Shape):
     """What the bounds assume, and how far admission goes."""
 
@@ -124,9 +134,13 @@ class Planning(Shape):
     host_queue: Literal["fifo", "strict-priority"] = Field(
         default="fifo", description="how network cards of hosts serve", examples=["fifo"]
     )
-    buffer: Size = Field(default=256 * 1024, description="room of each class's queue", examples=["256 KiB"])
+    buffer: Annotated[int, Quantity(units.SIZE, least=LONGEST_FRAME_BYTES)] = Field(
+        default=256 * 1024, description="room of each class's queue", examples=["256 KiB"]
+    )
     mtu: int = Field(default=1500, ge=576, le=1500, description="of hosts", examples=[1500])
-    reservable: Share = Field(default=1.0, description="most of a link that is given away", examples=["75 %"])
+    reservable: Annotated[Share, BeforeValidator(_percent)] = Field(
+        default=1.0, description="most of a link that is given away", examples=["75 %"]
+    )
     class_deadlines: list[Time] = Field(
         default_factory=lambda: list(Site().class_limits_ns),
         min_length=1,
@@ -168,7 +182,9 @@ class ControllerShape(Shape):
     """A controller."""
 
     name: str = Field(default="controller", min_length=1, max_length=100, description="the site's name of it")
-    store: Store = Field(description="the table")
+    store: Annotated[
+        Store, Short(lambda value: {"url": value} if isinstance(value, str) else value, {"type": "string"})
+    ] = Field(description="the table")
     openflow: OpenFlow = Field(default_factory=OpenFlow, description="switches")
     network: str | None = Field(
         default=None, description="a scenario file whose network describes the site", examples=["plant.yaml"]
@@ -251,10 +267,16 @@ def _resolve(shape: ControllerShape, context: Context) -> Configuration:
             "tls: {key: ..., certificate: ..., ca: ...}",
         )
     url = shape.store.url
+    configuration.table_s_address(url, ("store", "url"), context)
     if kind == "file" and context.folder is not None:
         table = context.folder / url.partition(":")[2]
         configuration.folder_of_table(table, ("store", "url"), context)
         url = f"file:{table}"
+    doors = (
+        configuration.Door("switches", ("openflow",), shape.openflow.listen, shape.openflow.port),
+        configuration.Door("REST and the page", ("http",), shape.http.listen, shape.http.port),
+    )
+    configuration.apart(doors, context)
     return Configuration(
         name=shape.name,
         store_url=url,
@@ -264,7 +286,7 @@ def _resolve(shape: ControllerShape, context: Context) -> Configuration:
         http=_http(shape.http, context),
         backups=shape.planning.backups,
         grace_ns=shape.grace,
-        audit=None if shape.audit is None else (context.folder or Path()) / shape.audit,
+        audit=configuration.appended(shape.audit, ("audit",), context),
         log=shape.log,
     )
 
@@ -356,6 +378,8 @@ def _site(shape: ControllerShape, context: Context) -> Site:
             "the deadlines do not rise",
             "state them from class 6 downwards: 2 ms, 5 ms, ...",
         )
+    if not planning.reservable:
+        context.error(("planning", "reservable"), "nothing could be reserved", "write for example reservable: 75 %")
     servers = {}
     for name, broker in shape.brokers.items():
         server = _server(broker, ("brokers", name), context)

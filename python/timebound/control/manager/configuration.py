@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from timebound.control import pem
-from timebound.control.configuration import folder_of_table, read, readable
+from timebound.control.configuration import Door, apart, appended, folder_of_table, read, readable, table_s_address
 from timebound.control.manager import policy, shape
 from timebound.control.manager.topics import is_filter
 from timebound.control.srt.rows import Side
@@ -86,25 +86,21 @@ def _resolve(said: shape.ManagerShape, context: Context) -> Configuration:
         http=(_address(said.http.address, ("http", "address"), context), said.http.port),
         log_format=said.log.format,
         log_level=said.log.level,
-        audit=_beside(said.audit, context),
+        audit=appended(said.audit, ("audit",), context),
         announce=_announce(said.announce, context),
     )
 
 
 def _check_doors(said: shape.ManagerShape, context: Context) -> None:
     """Each address is listened at once, and the broker is somebody else."""
-    doors: list[tuple[TreePath, str, int]] = [
-        (("listen", number), door.address, door.port) for number, door in enumerate(said.listen)
-    ]
-    for number, (path, address, port) in enumerate(doors):
-        if port and any(port == other and _meet(address, at) for _, at, other in doors[:number]):
-            context.error(path, f"{address}:{port} is listened at already", "choose another port")
-        if port == said.broker.port and _meet(address, said.broker.address):
-            context.error(
-                ("broker",), f"{address}:{port} is the manager itself", "move the broker to another port, such as 1884"
-            )
-        if port == said.http.port and _meet(address, said.http.address):
-            context.error(("http",), f"{address}:{port} is for MQTT already", "choose another port")
+    doors = [Door("MQTT", ("listen", number), door.address, door.port) for number, door in enumerate(said.listen)]
+    if said.peer is not None:
+        doors.append(Door("other managers", ("peer",), said.peer.address, said.peer.port))
+    doors.append(Door("metrics and health", ("http",), said.http.address, said.http.port))
+    apart(doors, context)
+    for door in doors:
+        if door.port == said.broker.port and _meet(door.address, said.broker.address):
+            context.error(("broker",), f"{door} is the manager itself", "move the broker to another port, such as 1884")
 
 
 def _meet(listener: str, other: str) -> bool:
@@ -114,16 +110,6 @@ def _meet(listener: str, other: str) -> bool:
     except ValueError:
         return False
     return at == to or (at.version == to.version and ((at.is_unspecified and to.is_loopback) or to.is_unspecified))
-
-
-def _beside(name: str | None, context: Context, path: TreePath = ("audit",)) -> Path | None:
-    """A file that need not be there yet, relative to the configuration."""
-    if name is None:
-        return None
-    file = (context.folder or Path()) / name
-    if not file.parent.is_dir():
-        context.error(path, f"the folder {str(file.parent)!r} does not exist", "make it, or name another file")
-    return file
 
 
 def _address(text: str, path: TreePath, context: Context) -> str:
@@ -186,10 +172,10 @@ def _peer(whole: shape.ManagerShape, context: Context) -> dict[str, Any] | None:
     if said.interface is not None:
         _unicast(said.interface, ("peer", "interface"), context)
     if not 1_000_000 <= said.join <= 60_000_000_000:
-        context.error(("peer", "join"), "1 ms to 1 min", "write for example join: 2 s")
+        context.error(("peer", "join"), "it is from 1 ms to 1 min", "write for example join: 2 s")
     if not 100_000_000 <= said.silence <= 600_000_000_000:
-        context.error(("peer", "silence"), "100 ms to 10 min", "write for example silence: 10 s")
-    state = _beside(said.state, context, ("peer", "state"))
+        context.error(("peer", "silence"), "it is from 100 ms to 10 min", "write for example silence: 10 s")
+    state = appended(said.state, ("peer", "state"), context)
     return {
         "address": said.address,
         "port": said.port,
@@ -272,6 +258,7 @@ def _store_tls(said: shape.Store, context: Context) -> Tls | None:
         context.error(
             ("store",), f"{said.url!r} is no store", "write unix:PATH, tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or file:PATH"
         )
+    table_s_address(said.url, ("store",), context)
     if kind == "tcp" and not rest.startswith(("127.", "[::1]", "localhost")):
         context.warn(("store",), "anybody on the way can read and change the table", "use ssl:")
     files = {"key": said.key, "certificate": said.certificate, "authority": said.authority}
@@ -281,7 +268,9 @@ def _store_tls(said: shape.Store, context: Context) -> Tls | None:
         return None
     for name, file in files.items():
         if file is None:
-            context.error(("store",), f"ssl: needs a {name}", f"add {name}: FILE (PEM)")
+            context.error(
+                ("store",), f"ssl: needs {'an' if name == 'authority' else 'a'} {name}", f"add {name}: FILE (PEM)"
+            )
     if not (said.key and said.certificate and said.authority):
         return None
     certificate, key = pem.chain_and_key(context, ("store",), said.certificate, said.key)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from timebound.scenario.fields import Rate, Shape, Short, Size, Time, fail
+from timebound.scenario import units
+from timebound.scenario.fields import Duration, Quantity, Rate, Shape, Short, Size, Time, fail
+
+Packet = Annotated[int, Quantity(units.SIZE, least=1024)]
+"""Room for the shortest packets; less the intermediary does not take (`crates/manager/src/start.rs`)."""
 
 
 def _endpoint(value: Any) -> Any:
@@ -20,6 +25,18 @@ def _endpoint(value: Any) -> Any:
 
 
 _ENDPOINT = {"type": "string", "pattern": r"^.+:\d+$"}
+
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+def _name(value: Any) -> Any:
+    if isinstance(value, str) and value and not re.match(_NAME, value):
+        raise fail(
+            f"{value!r} is no name of a manager",
+            "letters, digits, '.', '_' and '-', beginning with a letter or digit, for example cell-a",
+        )
+    return value
 
 
 class Listen(Shape):
@@ -81,9 +98,9 @@ class Limits(Shape):
     """What one client may cost the manager, before any rule is asked."""
 
     connections: int = Field(default=20_000, ge=1, le=1_000_000, description="at a time", examples=[1000])
-    header: Size = Field(default=256 * 1024, description="of a packet without payload", examples=["64 KiB"])
-    packet: Size = Field(default=268_435_460, description="of a whole packet", examples=["1 MiB"])
-    websocket: Size = Field(default=4 * 2**20, description="of a WebSocket message", examples=["1 MiB"])
+    header: Packet = Field(default=256 * 1024, description="of a packet without payload", examples=["64 KiB"])
+    packet: Packet = Field(default=268_435_460, description="of a whole packet", examples=["1 MiB"])
+    websocket: Packet = Field(default=4 * 2**20, description="of a WebSocket message", examples=["1 MiB"])
     requests: int = Field(default=256, ge=1, le=65_536, description="of a connection at a time", examples=[32])
     requests_per_second: int = Field(
         default=100, ge=1, le=100_000, description="new or changed requests of a connection", examples=[10]
@@ -91,10 +108,10 @@ class Limits(Shape):
     aliases: Size = Field(
         default=2**20, description="topic names kept for aliases of a connection", examples=["64 KiB"]
     )
-    handshake: Time = Field(
+    handshake: Duration = Field(
         default=10_000_000_000, description="from the first byte of a connection to its CONNECT", examples=["5 s"]
     )
-    connect: Time = Field(
+    connect: Duration = Field(
         default=3_000_000_000, description="until the broker must have accepted a connection", examples=["1 s"]
     )
 
@@ -249,10 +266,10 @@ class Peer(Shape):
 class ManagerShape(Shape):
     """The file."""
 
-    name: str = Field(
+    name: Annotated[str, BeforeValidator(_name)] = Field(
         min_length=1,
         max_length=64,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        pattern=_NAME,
         description="of this manager, unique at the site",
         examples=["cell-a"],
     )
