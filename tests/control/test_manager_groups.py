@@ -160,10 +160,10 @@ def test_the_configuration(tmp_path: Path) -> None:
     assert said.core["network"] == "A"
     assert said.core["peer"] == {
         "address": "10.0.1.5", "port": 1884, "interface_address": None, "ttl": 4, "state": str(tmp_path / "m1.state"),
-        "user": "t", "password": "geheim", "relay": True, "join_ms": 2_000, "silence_ms": 5_000,
+        "user": "t", "password": "geheim", "relay": True, "tls": None, "join_ms": 2_000, "silence_ms": 5_000,
     }  # fmt: skip
     assert "geheim" not in repr(said)
-    assert any("in clear" in each.message for each in warnings if each.hint and "tunnel" in each.hint)
+    assert any("in clear" in each.message for each in warnings if each.hint and "add tls" in each.hint)
     assert load(write(tmp_path, more=""))[0].core["peer"] is None
 
 
