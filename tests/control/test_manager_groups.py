@@ -14,7 +14,7 @@ from srt_helpers import CONTROLLER, Open, wait_for
 
 from timebound.control.configuration import ConfigurationError
 from timebound.control.manager.configuration import load
-from timebound.control.manager.desk import Desk
+from timebound.control.manager.desk import WORKS_AGAIN, Desk
 from timebound.control.manager.groups import wanted
 from timebound.control.manager.policy import Policy, default_rule
 from timebound.control.manager.service import Service
@@ -198,6 +198,11 @@ def test_what_the_intermediary_tells_of_groups_is_logged_kept_and_announced() ->
         doing = desk.event(json.dumps(event), 1)
         assert doing.audit[0]["event"] == event["kind"] and len(doing.log) == 1 and not doing.groups
     assert doing.log[0][1] == {"about": "m2", "problem": "10.0.2.5:1884: connection refused"}
+    # That nothing is wrong had been a warning without a reason, at the end of every relay.
+    for about, words in (("m3", []), ("m2", [(WORKS_AGAIN, {"about": "m2"})]), ("m2", [])):
+        doing = desk.event(json.dumps({"kind": "peering", "about": about, "problem": ""}), 1)
+        assert doing.log == words
+        assert [(entry["event"], entry["about"], entry["problem"]) for entry in doing.audit] == [("peering", about, "")]
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,3 +194,44 @@ def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert not re.findall(r"(?:src|href)=\"(?!#|data:)", text)
     assert set(re.findall(r"https?://[^\"'\s;]+", text)) <= {"http://www.w3.org/2000/svg"}
+
+
+def answer(url: str, path: str, host: str | None, method: str = "GET") -> tuple[int, bytes]:
+    """Status, and all that came after the head."""
+    address = urllib.parse.urlsplit(url)
+    assert address.hostname is not None
+    with socket.create_connection((address.hostname, address.port or 0), timeout=10) as stream:
+        said = f"Host: {host}\r\n" if host is not None else ""
+        stream.sendall(f"{method} {path} HTTP/1.{int(host is not None)}\r\n{said}Connection: close\r\n\r\n".encode())
+        found = b"".join(iter(lambda: stream.recv(65536), b""))
+    head, _, body = found.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/v1/state", "/metrics", "/scenario"])
+def test_by_another_name_nobody_reads_what_needs_no_token(url: str, path: str) -> None:
+    """A page whose name was made to mean 127.0.0.1 would read the site with the browser of whoever opened it."""
+    for host in (
+        "attacker.example",
+        "attacker.example:8321",
+        "localhost.attacker.example",
+        "127.0.0.1.nip.io",
+        "[::1].x",
+        "",
+    ):
+        status, body = answer(url, path, host)
+        assert status in (400, 421) and b"plant" not in body, host
+    for own in ("127.0.0.1", "127.0.0.1:8321", "localhost", "LocalHost:9", "[::1]:8321", None):
+        assert answer(url, path, own)[0] == 200, own
+
+
+def test_with_tokens_any_name_will_do(guarded: str) -> None:
+    assert answer(guarded, "/healthz", "controller.plant.example")[0] == 200
+    assert answer(guarded, "/api/v1/state", "controller.plant.example")[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz"])
+def test_head_of_what_is_open_is_get_without_a_body(guarded: str, path: str) -> None:
+    status, body = answer(guarded, path, "localhost")
+    assert body
+    assert answer(guarded, path, "localhost", "HEAD") == (status, b"")

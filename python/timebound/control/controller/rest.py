@@ -6,14 +6,19 @@ Without a file of tokens everybody who reaches the listener may read, and nobody
 # No postponed annotations here: FastAPI reads them, and they name what is local.
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Asked
 
 from timebound import __version__
 from timebound.control.controller.page import page
@@ -26,8 +31,8 @@ _bearer = HTTPBearer(auto_error=False, description="a line of the file of tokens
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def application(service: Service, tokens: tuple[Token, ...] | None) -> FastAPI:
-    """The interface of a service; `tokens` of `None`: anybody may read, nobody may change."""
+def application(service: Service, tokens: tuple[Token, ...] | None, listen: str = "localhost") -> FastAPI:
+    """The interface of a service; `tokens` of `None`: anybody may read who calls it by an address, `localhost` or `listen`, and nobody may change."""
     app = FastAPI(
         title="Timebound controller",
         version=__version__,
@@ -37,11 +42,42 @@ def application(service: Service, tokens: tuple[Token, ...] | None) -> FastAPI:
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
     )
+    if tokens is None:
+        app.add_middleware(_ByItsName, names=("localhost", listen))
     may_read, may_change = _scoped(tokens, "read"), _scoped(tokens, "admin")
     _add_open(app, service)
     _add_reading(app, service, may_read)
     _add_changing(app, service, may_change)
     return app
+
+
+class _ByItsName:
+    """Turns away who calls the service by a name that is not its own.
+
+    A page of any site can have its own name resolved to 127.0.0.1 (DNS rebinding), and its scripts would read what they find there as their own:
+    they send that name. Nobody but its owner has an address, and `localhost` is not resolved.
+    """
+
+    def __init__(self, app: ASGIApp, names: tuple[str, ...]) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Asked, receive: Receive, send: Send) -> None:
+        said = Headers(scope=scope).get("host") if scope["type"] == "http" else None
+        if said is None or self._is_own(said):
+            await self._app(scope, receive, send)
+            return
+        why = "call it by its address or as localhost; by another name with tokens alone (http.tokens)\n"
+        await PlainTextResponse(why, status_code=421)(scope, receive, send)
+
+    def _is_own(self, said: str) -> bool:
+        host = re.sub(r":\d*$", "", said)
+        if host.lower() in self._names:
+            return True
+        try:
+            ip_address(host.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
 
 
 def _scoped(tokens: tuple[Token, ...] | None, scope: Scope) -> Callable[..., Token]:
@@ -67,16 +103,19 @@ def _scoped(tokens: tuple[Token, ...] | None, scope: Scope) -> Callable[..., Tok
 def _add_open(app: FastAPI, service: Service) -> None:
     """What tells nobody anything of the site."""
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", summary="Does it do its work?")
     def healthz() -> Response:
         well, parts = service.health()
         return JSONResponse({"healthy": well, **parts}, status_code=200 if well else 503)
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz", summary="Can it decide? The store answers, the site's switches are here, their links are known")
     def readyz() -> Response:
         well, parts = service.readiness()
         return JSONResponse({"ready": well, **parts}, status_code=200 if well else 503)
 
+    @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
     def index() -> Response:
         nonce = secrets.token_urlsafe(16)

@@ -117,7 +117,7 @@ def running(
 
         server = uvicorn.Server(
             uvicorn.Config(
-                application(service, tokens),
+                application(service, tokens, http.listen),
                 log_config=None,
                 access_log=False,
                 server_header=False,

@@ -109,6 +109,8 @@ _TOLD = {
     "undelivered": "messages that another network did not get",
     "peering": "between managers, or to the broker",
 }
+WORKS_AGAIN = "works again, between managers or to the broker"
+"""The one thing of these that is no reason to worry."""
 
 
 class Desk:
@@ -123,6 +125,8 @@ class Desk:
         self._held: dict[tuple[str, str], dict[str, policy.Held]] = {}
         """By rule and whom it counts for: requests that were let through."""
         self._second = self._told_now = 0
+        self._troubled: set[str] = set()
+        """Managers, and the broker, of which a problem was told that stands."""
         self.without_control = "the store was not reached yet"
         """Why nobody decides; empty: somebody does."""
 
@@ -186,11 +190,23 @@ class Desk:
             self._second, self._told_now = second, 0
         self._told_now += 1
         if self._told_now <= MOST_TOLD_PER_S:
-            doing.log.append((_TOLD[kind], what))
+            doing.log += self._words(kind, what)
             doing.audit.append({"event": kind, "at_ns": now_ns, **what})
         if kind == "group":
             doing.groups[str(what["id"])] = {key: value for key, value in what.items() if key != "id"}
         return doing
+
+    def _words(self, kind: str, what: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        if kind != "peering":
+            return [(_TOLD[kind], what)]
+        about = str(what["about"])
+        if what["problem"]:
+            self._troubled.add(about)
+            return [(_TOLD[kind], what)]
+        if about not in self._troubled:
+            return []
+        self._troubled.discard(about)
+        return [(WORKS_AGAIN, {"about": about})]
 
     def _asked(self, said: dict[str, Any], now_ns: int) -> Doing:
         connection, asker = _connection(said["connection"])

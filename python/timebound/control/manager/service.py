@@ -206,7 +206,8 @@ class Service:
         self.figures.count("audit_entries", len(doing.audit))
         self.figures.count("forbidden", sum(entry.get("allowed") is False for entry in doing.audit))
         for words, about in doing.log:
-            log.warning(words, extra={"about": about})
+            level = logging.INFO if words == desks.WORKS_AGAIN else logging.WARNING
+            log.log(level, words, extra={"about": about})
         if self._announcer is not None:
             for id, request in doing.touched.items():
                 self._announcer.request(id, self._about(request) if request is not None else None)
