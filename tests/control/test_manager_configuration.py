@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from timebound._core import Manager
 from timebound.control.configuration import ConfigurationError
+from timebound.control.controller.configuration import read as read_controller
 from timebound.control.manager.configuration import Configuration, json_schema, load
 from timebound.control.manager.reference import page
 from timebound.control.srt.rows import Side
@@ -394,3 +396,33 @@ def test_limits_at_their_least_are_taken_by_the_intermediary(tmp_path: Path) -> 
     said = read(tmp_path, LEAST.replace("127.0.0.1:1883", "127.0.0.1:0") + least)
     core = Manager(json.dumps(said.core))
     core.stop()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0binary",
+        b"x: \xff",
+        b"# nothing yet\n",
+        b"a: 1\n---\nb: 2\n",
+        b"a: [" * 400,
+        b"x" * 2_000_001,
+        b"[" + b"1," * 150_001 + b"]",
+        b"peer: {}\nflows: 1\n",
+        b"name: ",
+    ],
+)
+@pytest.mark.parametrize(("read_it", "page"), [(load, "docs/manager.md"), (read_controller, "docs/controller.md")])
+def test_a_file_of_any_contents_is_spoken_of_as_what_it_is(
+    tmp_path: Path, data: bytes, read_it: Callable[[Path], object], page: str
+) -> None:
+    """A binary file had been told that a scenario is a text, and an empty one to begin with `flows`."""
+    file = tmp_path / "service.yaml"
+    file.write_bytes(data)
+    with pytest.raises(ConfigurationError) as error:
+        read_it(file)
+    for problem in error.value.problems:
+        assert "scenario" not in f"{problem.message} {problem.hint}"
+        assert "flows" not in problem.hint
+    if data.startswith(b"#"):
+        assert page in error.value.problems[0].hint

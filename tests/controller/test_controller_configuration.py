@@ -196,3 +196,10 @@ def test_the_defaults_of_planning_are_those_of_its_page(folder: Path) -> None:
     assert [key for key, _ in rows] == list(json_schema()["$defs"]["Planning"]["properties"])
     stated = "".join(f"  {key}: {value}\n" for key, value in rows)
     assert read(written(folder, f"store: file:x\nplanning:\n{stated}")) == read(written(folder, "store: file:x\n"))
+
+
+def test_a_network_s_file_that_is_not_there_is_told_once(folder: Path) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read(written(folder, "store: file:x\nnetwork: nowhere.yaml\n"))
+    (problem,) = raised.value.problems
+    assert "cannot be read" in problem.message

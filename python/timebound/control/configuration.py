@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -28,6 +29,23 @@ class ConfigurationError(ScenarioError):
     subject = "the configuration"
 
 
+class _Sources(Sources):
+    """Of a file that is no scenario, though it is read as one: its problems speak of what it is."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._subject = subject
+
+    def problem(self, place: Place, path: str, message: str, hint: str, *, warning: bool = False) -> None:
+        """See `Sources.problem`."""
+        if not path:
+            message, hint = (re.sub(r"\b(a|the|one) scenario\b", r"\1 configuration", text) for text in (message, hint))
+            if "flows" in hint:
+                # What a scenario may need many of, or begins with.
+                hint = f"see {self._subject.page}"
+        super().problem(place, path, message, hint, warning=warning)
+
+
 def read(
     file: str | os.PathLike[str], shape: type[Shaped], resolve: Callable[[Shaped, Context], Resolved], subject: Subject
 ) -> tuple[Resolved, tuple[Problem, ...]]:
@@ -36,7 +54,7 @@ def read(
     Raises:
         ConfigurationError: with every problem.
     """
-    sources = Sources()
+    sources = _Sources(subject)
     path = Path(file)
     found: Resolved | None = None
     with contextlib.suppress(TooManyProblemsError):

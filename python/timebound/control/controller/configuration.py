@@ -292,7 +292,10 @@ def _resolve(shape: ControllerShape, context: Context) -> Configuration:
 
 
 def _network(name: str, context: Context) -> Scenario | None:
+    told = len(context.sources.problems)
     file = configuration.readable(context, ("network",), name)
+    if len(context.sources.problems) > told:
+        return None
     try:
         return load(file)
     except ScenarioError as error:
