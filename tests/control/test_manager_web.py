@@ -78,7 +78,7 @@ def test_half_open_connections_are_bounded_and_keep_nobody_out(
     time.sleep(1.2)
     (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert (line.name, line.exc_info) == ("timebound.web", None)
-    assert line.__dict__["connections"] > 0
+    assert line.__dict__["connections"] > 100, "all of them, not the first alone"
     assert capfd.readouterr().err == "", "nothing but the log"
 
 

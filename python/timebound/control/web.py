@@ -25,6 +25,8 @@ LONGEST_S = 10.0
 """From the beginning of a connection to the end of its answer."""
 QUIET_S = 60.0
 """Between two lines in the log about clients that were too slow."""
+GATHER_S = 3.0
+"""From the first of them to their line."""
 
 log = logging.getLogger("timebound.web")
 
@@ -95,13 +97,13 @@ class Web:
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    request_queue_size = 16
+    request_queue_size = 128
 
     def __init__(self, *arguments: Any) -> None:
         self._lock = threading.Lock()
         self._open: dict[socket.socket, float] = {}
         """Connections with the moment of their beginning, the oldest first; an infinite one is closed already, and its thread about to end."""
-        self._slow, self._quiet_until = 0, 0.0
+        self._slow, self._quiet_until, self._gathering = 0, 0.0, False
         super().__init__(*arguments)
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -140,6 +142,11 @@ class _Server(ThreadingMixIn, WSGIServer):
             slow = self._slow
             if not slow or now < self._quiet_until:
                 return
+            if not self._gathering:
+                # They come in numbers: a line that tells of the first alone would be the only one for a minute.
+                self._gathering, self._quiet_until = True, now + GATHER_S
+                return
+            self._gathering = False
             self._slow, self._quiet_until = 0, now + QUIET_S
         log.warning("connections of HTTP were closed: too slow, or too many", extra={"connections": slow})
 
