@@ -118,11 +118,11 @@ const BLAST: &str = "import os,socket,struct,time\nb=time.monotonic()\n\
     for i in range(2000):\n s.sendto(struct.pack('<IIII',0x54424E44,1,i,0)+bytes(984),('10.1.0.2',7000))\n\
     print(time.monotonic()-t)\n";
 
-/// Waits for the first datagram as long as it takes, and prints one line for each until none came for two seconds.
+/// Waits for the first datagram as long as it takes, and prints one line for each when it comes, until none came for two seconds: a run may end before that.
 const PATIENT: &str = "import socket,struct\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
-    s.setsockopt(socket.SOL_SOCKET,socket.SO_RCVBUF,4000000)\ns.bind(('10.1.0.2',7000))\nopen('READY','w').close()\nout=[]\n\
-    try:\n while True:\n  out.append(struct.unpack('<IIII',s.recv(2000)[:16])[2])\n  s.settimeout(2)\n\
-    except TimeoutError: pass\nfor q in out: print(q)\n";
+    s.setsockopt(socket.SOL_SOCKET,socket.SO_RCVBUF,4000000)\ns.bind(('10.1.0.2',7000))\nopen('READY','w').close()\n\
+    try:\n while True:\n  print(struct.unpack('<IIII',s.recv(2000)[:16])[2],flush=True)\n  s.settimeout(2)\n\
+    except TimeoutError: pass\n";
 
 /// A sender far faster than its link of 10 Mbit/s: frames dropped at its own port, received, and the time it took to send, s.
 fn blast(name: &str, back_end: &str, back_pressure: bool) -> Option<(u64, usize, f64)> {
