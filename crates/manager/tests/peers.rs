@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use timebound_manager::{Loss, Manager};
+use timebound_manager::{Loss, Manager, StartError};
 
 const GROUP: &str = "239.192.1.7";
 
@@ -77,9 +77,21 @@ impl Site {
 
     fn start(&self, number: u8, broker: u16, state: Option<&Path>, loss: Option<Loss>) -> Manager {
         let config = self.config(number, broker, state);
-        match loss {
-            Some(loss) => Manager::start_with_loss(&config, loss).unwrap(),
-            None => Manager::start(&config).unwrap(),
+        let start = || match &loss {
+            Some(loss) => Manager::start_with_loss(&config, Arc::clone(loss)),
+            None => Manager::start(&config),
+        };
+        // Sockets of one that was there before are closed here, but a broker that another test starts at this moment may have them until its exec.
+        let begun = Instant::now();
+        loop {
+            match start() {
+                Err(StartError::Listen { source, .. })
+                    if source.kind() == std::io::ErrorKind::AddrInUse && begun.elapsed() < LONG =>
+                {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                started => return started.unwrap(),
+            }
         }
     }
 
