@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from timebound.control.controller.run import running
 from timebound.control.openflow import codec, forwarding
 from timebound.control.openflow.channels import flow_match
 from timebound.control.openflow.enforcer import OpenFlowEnforcer
-from timebound.control.openflow.frames import TCP, UDP, FiveTuple
+from timebound.control.openflow.frames import TCP, UDP, FiveTuple, Frame
 from timebound.control.openflow.learned import SeenPort
 from timebound.control.openflow.lengths import LengthError, check_answer
+from timebound.control.openflow.network import Network
 from timebound.control.openflow.rules import Bucket, Group, Meter, Output, Rule, SetField, SetQueue, ToGroup
 from timebound.control.openflow.session import Session, SwitchError, hello_versions
+from timebound.control.openflow.settings import Settings, Times
+from timebound.control.topology import PortId, Topology
 
 RULE = Rule(
     50000,
@@ -66,6 +70,12 @@ class Heard:
 
     def __init__(self) -> None:
         self.said: list[Any] = []
+
+    def opened(self, session: Session) -> None:
+        pass
+
+    def closed(self, session: Session) -> None:
+        self.said.append(("closed",))
 
     def switch_up(self, session: Session) -> None:
         self.said.append(("up", session.datapath, [port.name for port in session.ports]))
@@ -159,7 +169,7 @@ def test_a_switch_is_up_when_its_ports_are_known() -> None:
         session.data_received(message(ofp.OFPT_PORT_STATUS, b"\x02" + bytes(7) + port(1, "s1-s2", ofp.OFPPS_LINK_DOWN)))
         assert heard.said[-1] == ("port", "s1-s2", False, False)
         session.connection_lost(None)
-        assert heard.said[-1][0] == "down"
+        assert [said[0] for said in heard.said[-2:]] == ["down", "closed"]
 
     asyncio.run(work())
 
@@ -226,6 +236,56 @@ def test_a_switch_that_does_not_answer_is_let_go() -> None:
         assert transport.closed
         with pytest.raises(SwitchError, match="not connected"):
             await session.confirmed([])
+
+    asyncio.run(work())
+
+
+class Reserves:
+    """Keeps no channels."""
+
+    def changed(self, topology: Topology) -> None:
+        pass
+
+    def switch_ready(self, datapath: int) -> None:
+        pass
+
+    def switch_lost(self, datapath: int) -> None:
+        pass
+
+    def probe_caught(self, frame: Frame, at: PortId, *, astray: bool) -> bool:
+        return False
+
+
+class Server:
+    """In the place of the one that listens."""
+
+    def __init__(self) -> None:
+        self.sockets = [socket.create_server(("127.0.0.1", 0))]
+
+    def close(self) -> None:
+        self.sockets[0].close()
+
+
+def test_a_connection_is_kept_that_was_accepted_just_before_the_silent_ones_are_looked_for() -> None:
+    """It had counted as silent since the beginning of time, so nobody asked whether it is alive, and the controller's end left it open."""
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        accepted: list[Callable[[], Session]] = []
+
+        async def create_server(accept: Callable[[], Session], *_: object, **__: object) -> Server:
+            accepted.append(accept)
+            return Server()
+
+        loop.create_server = create_server  # type: ignore[method-assign, assignment]
+        times = Times(echo_period_ns=0)
+        network = Network(Settings(port=0, times=times), Reserves(), lambda rule: True, lambda: None)
+        await network.start()
+        session, transport = accepted[0](), Transport()
+        await asyncio.sleep(0.2)
+        session.connection_made(transport)
+        await network.stop()
+        assert transport.closed
 
     asyncio.run(work())
 

@@ -102,9 +102,7 @@ class Network:
         return int(self._server.sockets[0].getsockname()[1])
 
     def _accept(self) -> Session:
-        session = Session(self, self.settings.times.confirm_ns / 1e9)
-        self._sessions.add(session)
-        return session
+        return Session(self, self.settings.times.confirm_ns / 1e9)
 
     async def stop(self) -> None:
         """Lets go of all switches; what is in them stays."""
@@ -142,6 +140,16 @@ class Network:
         return self._settled
 
     # Switches ----------------------------------------------------------------------------------------------------------------
+
+    def opened(self, session: Session) -> None:
+        """`session.Events`."""
+        self._sessions.add(session)
+        if self._stopping:
+            session.close("the controller ends")
+
+    def closed(self, session: Session) -> None:
+        """`session.Events`."""
+        self._sessions.discard(session)
 
     def switch_up(self, session: Session) -> None:
         """`session.Events`."""
@@ -188,7 +196,6 @@ class Network:
 
     def switch_down(self, session: Session, reason: str) -> None:
         """`session.Events`."""
-        self._sessions.discard(session)
         box = self.boxes.get(session.datapath)
         if box is None or box.session is not session:
             return
@@ -263,7 +270,6 @@ class Network:
         for session in list(self._sessions):
             if now - session.heard > self.settings.times.echo_lost_after_ns / 1e9:
                 session.close("it has been silent for too long")
-                self._sessions.discard(session)
             elif session.up:
                 session.ping()
 

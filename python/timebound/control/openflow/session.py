@@ -38,6 +38,12 @@ class SwitchError(Exception):
 class Events(Protocol):
     """Who is told of what a switch says unasked."""
 
+    def opened(self, session: Session) -> None:
+        """A connection is there; nothing was said yet."""
+
+    def closed(self, session: Session) -> None:
+        """The connection is gone, whatever was said on it; after `switch_down`, if that is said."""
+
     def switch_up(self, session: Session) -> None:
         """The handshake is complete."""
 
@@ -112,6 +118,7 @@ class Session(asyncio.Protocol):
         self._transport = transport
         self.peer = str(transport.get_extra_info("peername"))
         self.heard = asyncio.get_running_loop().time()
+        self._events.opened(self)
         self.send([parser.OFPHello(self.switch, [parser.OFPHelloElemVersionBitmap([VERSION])])])
 
     def data_received(self, data: bytes) -> None:
@@ -149,6 +156,7 @@ class Session(asyncio.Protocol):
             self._events.switch_down(self, reason)
         else:
             log.info("openflow: %s left before the handshake was complete: %s", self.peer, reason)
+        self._events.closed(self)
 
     def close(self, reason: str) -> None:
         """Ends the connection. Rules stay in the switch."""
