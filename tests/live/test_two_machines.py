@@ -44,9 +44,11 @@ def computers() -> Iterator[tuple[Computer, Computer]]:
         yield first, second
 
 
-def scenario(folder: Path, delay: str = "40 ms", stack: str = "{udp: {}}") -> Path:
+def scenario(folder: Path, delay: str = "40 ms", stack: str = "{udp: {}}", deadline: str = "100 ms") -> Path:
     file = folder / "halves.yaml"
-    file.write_text(TEXT.replace("DELAY", delay).replace("STACK", stack))
+    file.write_text(
+        TEXT.replace("DELAY", delay).replace("STACK", stack).replace("deadline: 100 ms", f"deadline: {deadline}")
+    )
     token = folder / "token"
     token.write_text("a secret of sufficient length\n")
     token.chmod(0o600)
@@ -81,7 +83,7 @@ def read(file: Path, machine: str, name: str) -> dict[str, Any]:
 
 
 def check(file: Path, ended: list[tuple[int, str]]) -> None:
-    assert all(code in (0, 4) for code, _ in ended), ended
+    assert all(code in (0, 4) for code, _ in ended), "\n".join(f"{code}: {words}" for code, words in ended)
     talk = (file.parent / "a" / "logs" / "talk.log").read_text()
     times = [float(found) for found in re.findall(r"time=([0-9.]+) ms", talk)]
     assert len(times) >= 15 and min(times) >= 80.0, talk
@@ -118,7 +120,8 @@ def test_two_machines_emulate_one_network(tmp_path: Path, computers: tuple[Compu
 
 
 def test_mqtt_across_the_cut(tmp_path: Path, computers: tuple[Computer, Computer]) -> None:
-    file = scenario(tmp_path, stack="{mqtt: {broker: h3}}")
+    # From h1 to h2 by way of the broker the cut is crossed twice: 100 ms would leave clients and broker 18 ms for all that a busy machine does to them.
+    file = scenario(tmp_path, stack="{mqtt: {broker: h3}}", deadline="200 ms")
     check(file, both(computers, file))
 
 
