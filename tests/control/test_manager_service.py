@@ -338,6 +338,8 @@ def test_another_manager_of_the_same_name_is_noticed(
     with caplog.at_level(logging.ERROR, "timebound.manager"):
         twin.transact([Put(ManagerRow(**{**{name: getattr(row, name) for name in row.__slots__}, "beat_ns": 77}))])
         wait_for(lambda: "another manager uses this name" in caplog.text)
+    assert "is called m1, too" in json.loads(manager.get("/readyz")[1])["namesake"]
+    assert "timebound_manager_namesakes_total 1.0" in manager.get("/metrics")[1]
 
 
 def test_nonsense_from_the_intermediary_stops_nothing(url: str, open_for: Open, run: Callable[[str], Running]) -> None:

@@ -116,7 +116,7 @@ class Figures(Collector):
         yield states
         with self._lock:
             counted = dict(self._counted)
-        for what in ("forbidden", "audit_entries", "store_transactions", "control_lost"):
+        for what in _OWN:
             yield CounterMetricFamily(f"{PREFIX}_{what}", _OWN[what], value=counted.get(what, 0))
 
 
@@ -125,6 +125,7 @@ _OWN = {
     "audit_entries": "Entries of the audit log",
     "store_transactions": "Transactions handed to the store",
     "control_lost": "Times that nobody was left who decides",
+    "namesakes": "Beats of another manager that has this one's name",
 }
 
 

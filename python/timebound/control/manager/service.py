@@ -28,6 +28,8 @@ from timebound.control.systemd import tell_systemd
 from timebound.control.web import Web
 
 BEAT_S = 1.0
+NAMESAKE_S = 5 * BEAT_S
+"""Another manager with this name is spoken of for so long after its last beat."""
 POLL_MS = 250
 MOST_AT_ONCE = 1000
 """Things that are acted on together, in one transaction."""
@@ -77,6 +79,7 @@ class Service:
         self._pulse = Pulse()
         self._row = row or first_row(said, core)
         self._beats: deque[int] = deque([self._row.beat_ns] if row is not None else [], maxlen=30)
+        self._namesake_until = 0.0
         self._told: tuple[str, ...] | None = None
         """Filters of clients, as the intermediary has said last."""
         self._inherited: tuple[str, ...] | None = None
@@ -191,6 +194,8 @@ class Service:
                 and change.row.beat_ns not in self._beats
                 and change.row != self._store.former.managers.get(self.name)
             ):
+                self.figures.count("namesakes")
+                self._namesake_until = time.monotonic() + NAMESAKE_S
                 log.error("another manager uses this name", extra={"manager": self.name})
         return found
 
@@ -343,9 +348,14 @@ class Service:
         """Does it serve clients? Not without its broker, but without store and controller; what it says of them is for people."""
         reason = self._why_not_ready()
         why = self._desk.without_control
-        return not reason, {
+        found = {
             "ready": not reason, "reason": reason, "guaranteed": not why, "why": why, "store": self._store.trouble or "connected",
         }  # fmt: skip
+        if time.monotonic() < self._namesake_until:
+            found["namesake"] = (
+                f"another manager of this table is called {self.name}, too: each takes the other's row for its own"
+            )
+        return not reason, found
 
     def _why_not_ready(self) -> str:
         if self._stopping.is_set():
