@@ -139,13 +139,15 @@ def _application(flows: list[dict[str, Any]], everything: str) -> list[str]:
 
 
 def flow_reasons(summary: dict[str, Any], everything: str = IN_JSON) -> list[str]:
-    """Why flows have no bound or may lose messages: each reason once, with those it holds for."""
+    """Why flows have no bound or may lose messages, and what made messages late: each reason once, with those it holds for."""
     whom: dict[str, list[str]] = {}
     for flow in summary["flows"]:
         whole = flow.get("end_to_end_us") or {}
         reason = flow["bound_us"]["reason"] or whole.get("reason") or flow.get("risk")
-        if reason is not None:
-            whom.setdefault(reason, []).append(f"{flow['flow']} at {flow['receiver']}")
+        late = flow.get("late_reason")
+        for why in (reason, None if late is None else f"late {late}"):
+            if why is not None:
+                whom.setdefault(why, []).append(f"{flow['flow']} at {flow['receiver']}")
     lines = []
     for reason, names in list(whom.items())[:MOST_REASONS]:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""

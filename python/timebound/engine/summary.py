@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timebound.engine import explain, figures, stages, tables
 from timebound.engine.answers import without_channel
 from timebound.engine.figures import micros
+from timebound.engine.late import late_by, late_words
 from timebound.engine.methods import Figures, summary_of
 from timebound.engine.predict import Outcome, Prediction
 from timebound.scenario.draw import layout
@@ -289,14 +290,17 @@ class _Entry:
     def _measured(self, messages: pl.DataFrame | None) -> dict[str, Any]:
         names = ("sent", "received", "lost", "late", "duplicates", "reordered", "latency_us", "application_us")
         if messages is None or messages.is_empty():
-            return {**dict.fromkeys(names), "shares_us": None}
+            return {**dict.fromkeys(names), "late_by": None, "late_reason": None, "shares_us": None}
         outcomes = Counter(messages["outcome"].to_list())
         received = messages["received_ns"].drop_nulls().len()
+        late = late_by(messages, self.flow.deadline_ns) if outcomes["late"] else {}
         return {
             "sent": messages.height,
             "received": received,
             "lost": messages.height - received,
             "late": outcomes["late"],
+            "late_by": late or None,
+            "late_reason": late_words(late) or None,
             "duplicates": int((messages["copies"].clip(1) - 1).sum()),
             "reordered": int(messages["overtaken"].sum()),
             "latency_us": figures.spread(messages["network_ns"]),

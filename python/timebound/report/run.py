@@ -134,6 +134,7 @@ class Flow:
     period: float | None
     jitter: float | None
     counts: Mapping[str, float | None]
+    late_reason: str
     network: Spread
     application: Spread
     shares: Mapping[str, Spread]
@@ -205,6 +206,7 @@ class Flow:
             jitter=figure(raw.get("jitter_us")),
             counts={name: figure(raw.get(name)) for name in COUNTS},
             network=Spread.parse(raw.get("latency_us")),
+            late_reason=text(raw.get("late_reason")),
             application=Spread.parse(raw.get("application_us")),
             shares={name: Spread.parse(shares.get(name)) for name in SHARES},
             simulated=figure(raw.get("simulated_max_us")),

@@ -61,6 +61,8 @@ def why_missed(flow: Flow) -> str:
     if over:
         parts.append(f"{', '.join(over)} against a deadline of {time_text(flow.deadline)}")
     parts += [f"{count_text(flow.counts[name])} {name}" for name in ("lost", "late") if flow.counts[name]]
+    if flow.late_reason:
+        parts.append(f"late {flow.late_reason}")
     return f"{flow.name}: {'; '.join(parts)}" if parts else flow.name
 
 
