@@ -372,7 +372,7 @@ def test_a_handshake_that_failed_is_logged_with_its_client(
     what = {"client_address": "10.0.0.9", "client_port": 40_001, "reason": "peer sent no certificates"}
     manager.core.events.put(json.dumps({"kind": "handshake", **what}))
     wait_for(lambda: "a handshake of TLS or WebSocket failed" in caplog.text)
-    (record,) = (record for record in caplog.records if "handshake" in record.message)
+    (record,) = (record for record in caplog.records if "handshake" in record.getMessage())
     assert record.__dict__["about"] == what
     wait_for(lambda: [entry["event"] for entry in manager.audited()] == ["handshake"])
 
@@ -415,8 +415,8 @@ def test_a_limit_of_open_files_below_the_connections_is_told(
     """Clients above it had been closed without a word, with a limit of 120 all of them, by a manager that called itself ready."""
     Files(monkeypatch, limit, limit)
     manager = run(url)
-    wait_for(lambda: any("limit of open files" in record.message for record in caplog.records))
-    (line,) = [record.__dict__ for record in caplog.records if "limit of open files" in record.message]
+    wait_for(lambda: any("limit of open files" in record.getMessage() for record in caplog.records))
+    (line,) = [record.__dict__ for record in caplog.records if "limit of open files" in record.getMessage()]
     assert (line["levelname"], line["room"], line["limit"]) == ("WARNING", room, 20_000)
     assert "LimitNOFILE=40128" in line["hint"]
     status, text = manager.get("/readyz")
@@ -430,7 +430,7 @@ def test_a_limit_of_open_files_below_the_connections_is_told(
     caplog.clear()
     Files(monkeypatch, 1024, 65_536)
     assert run(url).get("/readyz")[0] == 200
-    assert not any("limit of open files" in record.message for record in caplog.records)
+    assert not any("limit of open files" in record.getMessage() for record in caplog.records)
 
 
 def test_the_unit_leaves_room_for_the_connections_of_the_default() -> None:
