@@ -429,7 +429,8 @@ def test_a_limit_of_open_files_below_the_connections_is_told(
     manager.end()
     caplog.clear()
     Files(monkeypatch, 1024, 65_536)
-    assert run(url).get("/readyz")[0] == 200
+    another = run(url)
+    wait_for(lambda: another.get("/readyz")[0] == 200)
     assert not any("limit of open files" in record.getMessage() for record in caplog.records)
 
 

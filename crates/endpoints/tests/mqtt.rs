@@ -8,6 +8,7 @@ use common::{BrokerProcess, publisher, run_plan, subscriber};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 use timebound_endpoints::EndpointError;
 use timebound_endpoints::plan::{Protocol, Qos};
@@ -311,6 +312,60 @@ fn raw_subscriber(port: u16) -> std::net::TcpStream {
         .unwrap();
     assert_eq!(stream.read(&mut [0; 100]).unwrap(), 6);
     stream
+}
+
+/// Segments with data that came in on this socket: `tcpi_data_segs_in` of `linux/tcp.h`, which `libc::tcp_info` ends before.
+fn data_segments(stream: &std::net::TcpStream) -> u32 {
+    const OFFSET: usize = 152;
+    let mut info = [0u8; 256];
+    let mut length: libc::socklen_t = 256;
+    // SAFETY: the kernel writes at most `length` bytes, which is how many there are.
+    let done = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    assert!(
+        done == 0 && length as usize >= OFFSET + 4,
+        "TCP_INFO of {length} bytes"
+    );
+    u32::from_ne_bytes(info[OFFSET..OFFSET + 4].try_into().unwrap())
+}
+
+/// A frame with two of them would be larger than any that a plan declares.
+#[test]
+fn answers_to_messages_that_come_together_leave_in_segments_of_their_own() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let broker = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert!(stream.read(&mut [0; 200]).unwrap() > 10);
+        stream.write_all(b"\x20\x02\x00\x00").unwrap();
+        assert!(stream.read(&mut [0; 200]).unwrap() > 10);
+        let before = data_segments(&stream);
+        let mut together = b"\x90\x03\x00\x01\x01".to_vec();
+        for id in 1..=5u8 {
+            together.extend_from_slice(b"\x32\x0e\x00\x07plant/0\x00");
+            together.extend_from_slice(&[id, b'a', b'b', b'c']);
+        }
+        stream.write_all(&together).unwrap();
+        let mut answers = [0; 20];
+        stream.read_exact(&mut answers).unwrap();
+        for (answer, id) in answers.chunks(4).zip(1..) {
+            assert_eq!(answer, [0x40, 0x02, 0x00, id]);
+        }
+        // Open until the run is over.
+        (data_segments(&stream) - before, stream)
+    });
+    let plan = json!({"duration_ns": 300_000_000, "clients": [subscriber(port, "sub", 4, 1, 0, 0)]});
+    run_plan(plan, |_| ()).result.unwrap();
+    assert_eq!(broker.join().unwrap().0, 5);
 }
 
 #[test]

@@ -101,7 +101,7 @@ def _lay_client(plan: Plan, stack: MqttStack, client: _Client, topics: dict[str,
     mtu = min(plan.scenario.node(node).mtu for node in ends["up"])
     for direction, (source, target) in ends.items():
         frames = {
-            # All answers to what one read brought leave in one segment, and messages share segments when they meet.
+            # Messages, and a broker's answers, share segments when they meet.
             "control": wire_bytes(mtu),
             "ack": TCP_ACK_WIRE,
             "join": max([TCP_HANDSHAKE_WIRE, *tcp_frames(_join_bytes(client, topics), mtu)]),

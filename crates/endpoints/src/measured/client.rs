@@ -8,6 +8,7 @@ use crate::record::Kind;
 use crate::session::{Event, Session};
 use crate::sockets::{is_pause, port_of};
 use crate::sys::{Interest, Ready};
+use crate::wire::next_packet;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -231,14 +232,20 @@ impl<'p> Client<'p> {
         }
     }
 
-    /// Writes `core.answers`: all acknowledgements of one read leave in one segment.
+    /// Writes `core.answers`, each packet by itself: two in one segment, of a client that was held up, would make a frame larger than any
+    /// that was declared.
     fn answer(&mut self, core: &mut Core<'_>) -> Result<(), Broken> {
-        if core.answers.is_empty() {
-            return Ok(());
+        let mut answers = std::mem::take(&mut core.answers);
+        let mut rest = &answers[..];
+        while let Some(packet) = next_packet(rest)? {
+            let (first, more) = rest.split_at(packet.bytes);
+            self.unsent.extend_from_slice(first);
+            self.write_unsent(core)?;
+            rest = more;
         }
-        self.unsent.extend_from_slice(&core.answers);
-        core.answers.clear();
-        self.write_unsent(core)
+        answers.clear();
+        core.answers = answers;
+        Ok(())
     }
 
     fn write_unsent(&mut self, core: &mut Core<'_>) -> Result<(), Broken> {
