@@ -44,5 +44,9 @@ def test_every_late_message_counts_once(rows: list[tuple[str, int | None, int | 
     assert sum(found.values()) == sum(outcome == "late" for outcome, *_ in rows)
 
 
+def test_what_tcp_sent_again_is_nobodys_fault() -> None:
+    assert late_words({"broker": 3}, again=True).startswith("3 by the time in brokers; TCP sent segments again")
+
+
 def test_nothing_is_said_where_nothing_is_late() -> None:
-    assert late_words({}) == late_words(dict.fromkeys(LATE_BY, 0)) == ""
+    assert late_words({}, again=True) == late_words({}) == late_words(dict.fromkeys(LATE_BY, 0)) == ""

@@ -31,12 +31,16 @@ def late_by(messages: pl.DataFrame, deadline_ns: int | None) -> dict[str, int]:
     return {name: found[name] for name in LATE_BY}
 
 
-def late_words(late: Mapping[str, Any]) -> str:
-    """What `late_by` found, in one clause; empty where it found nothing."""
+def late_words(late: Mapping[str, Any], *, again: bool = False) -> str:
+    """What `late_by` found, in one clause; empty where it found nothing. `again`: segments of these messages were sent again, and the shares hold
+    the network's time of the last attempt alone."""
     words = {
         "network": "by the network alone",
         "broker": "by the time in brokers",
         "endpoints": "by publishers and subscribers (slow, or without a CPU), not by network or brokers",
         "unknown": "of unknown shares",
     }
-    return ", ".join(f"{late[name]} {text}" for name, text in words.items() if late.get(name))
+    said = ", ".join(f"{late[name]} {text}" for name, text in words.items() if late.get(name))
+    if said and again:
+        said += "; TCP sent segments again, and what that took counts as the time of whoever waited for it"
+    return said

@@ -300,7 +300,7 @@ class _Entry:
             "lost": messages.height - received,
             "late": outcomes["late"],
             "late_by": late or None,
-            "late_reason": late_words(late) or None,
+            "late_reason": late_words(late, again=self._sent_again()) or None,
             "duplicates": int((messages["copies"].clip(1) - 1).sum()),
             "reordered": int(messages["overtaken"].sum()),
             "latency_us": figures.spread(messages["network_ns"]),
@@ -309,6 +309,12 @@ class _Entry:
                 share: figures.middle_and_top(messages[f"{share}_ns"]) for share in ("network", "broker", "host")
             },
         }
+
+    def _sent_again(self) -> bool:
+        """Did TCP repeat anything of this flow on the way to this receiver?"""
+        arrivals = {} if self.results.measured is None else self.results.measured.arrivals
+        parts = self.results.prediction.plan.segments[self.flow.name, self.receiver]
+        return any(part.stream in arrivals and arrivals[part.stream].retransmissions for part in parts)
 
     def _distribution(self, messages: pl.DataFrame | None) -> dict[str, Any]:
         simulation = self.results.simulation
