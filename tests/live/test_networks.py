@@ -123,6 +123,38 @@ def test_managers_bring_every_message_to_every_network_once(tmp_path: Path, stac
     warnings.warn("the machine disturbed every run: whether each message came once was not judged", stacklevel=1)
 
 
+LOSSY_FROM_S = 15
+
+
+@pytest.mark.skipif(not real_switches().ok, reason="no Open vSwitch here: install openvswitch-switch")
+def test_nothing_of_qos_1_and_2_is_lost_where_every_link_loses_a_tenth(tmp_path: Path) -> None:
+    """Between networks are four links: a third of all datagrams and segments does not arrive, and more than half of what needs an answer."""
+    times = ", ".join(f"{LOSSY_FROM_S * 1000 + 500 * number} ms" for number in range(12))
+    text = GROUPS.replace("STACK", "mrt-mqtt").replace("buffer: 256 KiB", "buffer: 256 KiB, loss: 10 %")
+    text = text.replace(
+        "period: 100 ms, jitter: 1 ms, deadline: 1 s", f"pattern: trace, trace: [{times}], deadline: 60 s"
+    )
+    text = text.replace("priority: 4, qos: 1", "priority: 4, qos: 2").replace(
+        "duration: 4 s, warm-up: 8 s", "duration: 35 s, warm-up: 14 s"
+    )
+    assert text.count("trace: [") == 2 and "qos: 2" in text and "loss" in text and "35 s" in text
+    file = tmp_path / "lossy.yaml"
+    file.write_text(text)
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        done = timebound("emulate", str(file), "-o", str(folder), "--quiet", scratch=tmp_path)
+        assert (folder / "summary.json").exists(), done.stderr
+        if 0 < opened_s(folder) < LOSSY_FROM_S:
+            break
+        # What is published before networks have found each other stays at home.
+    summary = json.loads((folder / "summary.json").read_text())
+    audits = [file.read_text() for file in (folder / "logs").glob("manager-*-audit.jsonl")]
+    assert len(audits) == 3 and not any('"undelivered"' in text for text in audits)
+    for flow in summary["flows"]:
+        assert flow["sent"] == flow["received"] == 12, (flow["flow"], flow["receiver"])
+        assert flow["qos"] == 1 or flow["duplicates"] == 0
+
+
 def test_a_cell_of_the_experiment_is_emulated_beside_its_simulation(tmp_path: Path) -> None:
     cell = Cell(
         protocol="mqtt-bridged",
