@@ -114,6 +114,33 @@ def test_one_trace_for_both_ways_or_one_way_with_a_rate_for_the_other(tmp_path: 
     assert side.forward.trace is None and side.backward.trace == Trace((5,))
 
 
+def test_a_trace_of_the_defaults_is_for_links_that_state_neither_trace_nor_rate(tmp_path: Path) -> None:
+    """It was read by nobody, and links had the rate of the defaults: bounds were printed of a network that was another one."""
+
+    def loaded(defaults: str) -> object:
+        text = _scenario("[h1, h2], {between: [h2, h3], rate: 5 Mbit/s}, {between: [h3, h4], trace: b.down}")
+        text = text.replace("n1: segment", "h3: host, h4: host").replace(
+            "network:", f"network:\n  defaults: {{link: {defaults}}}"
+        )
+        (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
+        return load(tmp_path / "s.yaml")
+
+    _load(tmp_path, "[h1, h2]")
+    plain, rated, own = loaded("{trace: {up: a.up, down: b.down}}").links
+    assert plain.forward.trace == Trace((1, 2, 4)) and plain.backward.trace == Trace((5,))
+    assert rated.forward.trace is None and rated.forward.rate_bps == 5_000_000
+    assert own.forward.trace == Trace((5,))
+    for defaults, message in (
+        ("{trace: a.up, rate: 1 Mbit/s}", "a rate beside a trace"),
+        ("{trace: none.up}", "does not exist"),
+        ("{trace: {opportunities: 3 1}}", "must not decrease"),
+    ):
+        with pytest.raises(ScenarioError) as error:
+            loaded(defaults)
+        (problem,) = error.value.problems
+        assert message in problem.message and problem.path.startswith("network.defaults.link.")
+
+
 @pytest.mark.parametrize(
     ("link", "more", "message", "path"),
     [

@@ -195,7 +195,7 @@ def _add_links(
     left, right = left * (count // len(left)), right * (count // len(right))
     reported: set[str] = set()
     forward, backward = (
-        resolve_direction(link, own, defaults, path, context, net.profiles, traces.of(link, own, way, path))
+        resolve_direction(link, own, defaults, path, context, net.profiles, traces.of(link, own, way, path, defaults))
         for way, own in enumerate((link.forward, link.backward))
     )
     traced = forward.trace is not None or backward.trace is not None
