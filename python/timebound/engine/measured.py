@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,17 @@ class Measured:
     """The emulator's own error over time: `lateness.csv` (crates/live/src/history.rs)."""
     answers: list[dict[str, Any]] = field(default_factory=list)
     """Of the controller, to the clients of flows (`engine.answers`)."""
+
+    def unsent(self, plan: Plan) -> Counter[str]:
+        """Messages of each flow that were released while their client had no connection to send them on. A publisher that was told to stop, or to
+        start again, owes none."""
+        senders = (self.live.get("endpoints") or {}).get("senders") or []
+        told = {order["node"] for order in self.live.get("lifecycle") or []}
+        found: Counter[str] = Counter()
+        for sender in senders:
+            if sender["dropped"] and sender["node"] not in told and sender["flow"] < len(plan.legs):
+                found[plan.legs[sender["flow"]].flow] += sender["dropped"]
+        return found
 
     def port_figures(self) -> dict[int, dict[str, Any]]:
         """Port index -> utilisation, drops and largest queue of the measured run."""

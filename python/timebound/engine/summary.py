@@ -213,7 +213,7 @@ class _Entry:
             "segments": segments,
             "deadline_us": micros(flow.deadline_ns),
         }
-        entry["risk"] = self._risk(segments)
+        entry["risk"] = self._risk(segments) or self._unsent()
         entry["distribution"] = self._distribution(messages)
         return entry
 
@@ -266,6 +266,14 @@ class _Entry:
         remote = self.results.prediction.plan.remote
         here = [segment for segment in entry["segments"] if segment["destination"] not in remote]
         return bool(ends & external) and all(segment["worst_us"] is not None for segment in here)
+
+    def _unsent(self) -> str | None:
+        """What the publisher should have sent and could not: nothing of it is late or lost, and no requirement is met."""
+        measured = self.results.measured
+        count = 0 if measured is None else measured.unsent(self.results.prediction.plan)[self.flow.name]
+        if not count or (self.flow.deadline_ns is None and self.flow.qos == 0):
+            return None
+        return f"{count} messages were not sent, as their publisher had no connection to send them on"
 
     def _risk(self, segments: list[dict[str, Any]]) -> str | None:
         """Why messages can be lost although the network loses none: a queue without enough room on the way."""
