@@ -143,9 +143,9 @@ def flow_reasons(summary: dict[str, Any], everything: str = IN_JSON) -> list[str
     whom: dict[str, list[str]] = {}
     for flow in summary["flows"]:
         whole = flow.get("end_to_end_us") or {}
-        reason = flow["bound_us"]["reason"] or whole.get("reason") or flow.get("risk")
+        reason = flow["bound_us"]["reason"] or whole.get("reason")
         late = flow.get("late_reason")
-        for why in (reason, None if late is None else f"late {late}"):
+        for why in (reason, flow.get("risk"), None if late is None else f"late {late}"):
             if why is not None:
                 whom.setdefault(why, []).append(f"{flow['flow']} at {flow['receiver']}")
     lines = []

@@ -135,6 +135,7 @@ class Flow:
     jitter: float | None
     counts: Mapping[str, float | None]
     late_reason: str
+    risk: str
     network: Spread
     application: Spread
     shares: Mapping[str, Spread]
@@ -207,6 +208,7 @@ class Flow:
             counts={name: figure(raw.get(name)) for name in COUNTS},
             network=Spread.parse(raw.get("latency_us")),
             late_reason=text(raw.get("late_reason")),
+            risk=text(raw.get("risk")),
             application=Spread.parse(raw.get("application_us")),
             shares={name: Spread.parse(shares.get(name)) for name in SHARES},
             simulated=figure(raw.get("simulated_max_us")),

@@ -63,6 +63,8 @@ def why_missed(flow: Flow) -> str:
     parts += [f"{count_text(flow.counts[name])} {name}" for name in ("lost", "late") if flow.counts[name]]
     if flow.late_reason:
         parts.append(f"late {flow.late_reason}")
+    if flow.risk:
+        parts.append(flow.risk)
     return f"{flow.name}: {'; '.join(parts)}" if parts else flow.name
 
 
