@@ -10,7 +10,7 @@ own time out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -132,6 +132,10 @@ def end_to_end(
             if span is None:
                 reason = reason or "it has no finite bound"
         parts.append(Part(stage, total if reason is None else None, reason, known, tuple(steps)))
+    brokers = {step.broker for part in parts for step in part.stage.steps if isinstance(step, Working)}
+    cut = prediction.orders.cut(flow.source, [*sorted(brokers), receiver])
+    if parts and cut is not None:
+        parts[0] = replace(parts[0], bound_ns=None, reason=cut)
     covers, statement = _basis(prediction, flow, receiver)
     return EndToEnd(tuple(parts), covers, statement, jitter)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from timebound.engine.core import Network
+from timebound.engine.orders import Orders
 from timebound.engine.servers import Servers
 from timebound.scenario.units import LONGEST_NS
 from timebound.stacks import Follows, Plan, Segment, Stream
@@ -54,6 +55,8 @@ class Prediction:
     """What the bounds are worked out on; differs from `network` where conditions change during the run."""
     servers: Servers
     """The brokers whose service times are known, with their response times."""
+    orders: Orders = field(default_factory=Orders)
+    """Hosts that are stopped or paused by schedule."""
 
     def observed(
         self, jitter_ns: Mapping[str, int], largest_bytes: Mapping[str, int] | None = None
@@ -79,10 +82,11 @@ class Prediction:
             return self.outcomes
         steady = self.steady
         if larger:
-            steady = Network(self.plan, _steady(self.plan, _declaration(self.plan, streams)))
+            steady = Network(self.plan, _steady(self.plan, streams, self.orders))
         found = outcomes_of(steady.bounds(later), streams)
         return {
-            key: self.outcomes[key] if outcome.reason and self.outcomes[key].reason else outcome
+            # What has no bound as declared has none for later or larger frames.
+            key: self.outcomes[key] if self.outcomes[key].reason else outcome
             for key, outcome in found.items()
         }
 
@@ -97,7 +101,7 @@ def network_of(plan: Plan) -> Network:
     Raises:
         ScenarioError: it does not compile.
     """
-    return Network(plan, _steady(plan, plan.declaration()))
+    return Network(plan, _steady(plan, {stream.name: stream for stream in plan.streams}, Orders.of(plan.scenario)))
 
 
 def predict(
@@ -114,14 +118,15 @@ def predict(
         ScenarioError: the network does not compile.
         ValueError: a method other than "bound" for what is shown: that has the least bounds.
     """
-    if method != "bound" and (paths or plan.scenario.events):
+    orders = Orders.of(plan.scenario)
+    if method != "bound" and (paths or plan.scenario.events or orders):
         raise ValueError(f"paths, and networks that change, have their bounds by the method bound, not {method}")
     streams = {stream.name: stream for stream in plan.streams}
-    servers, causes = Servers(plan), _Causes()
+    servers, causes = Servers(plan), _Causes(orders, streams)
     known = below or {}
     rounds = 0
     while True:
-        network = Network(plan, _steady(plan, _declaration(plan, streams)))
+        network = Network(plan, _steady(plan, streams, orders))
         jitters = {
             name: max(stream.jitter_ns, known.get(name, 0))
             for name, stream in streams.items()
@@ -131,7 +136,7 @@ def predict(
         while not broken:
             rounds += 1
             analysis = network.brief(jitters, method)
-            outcomes = _brief_outcomes(analysis, streams)
+            outcomes = causes.cut(_brief_outcomes(analysis, streams))
             causes.note(outcomes)
             slower = servers.update(outcomes)
             if rounds > MOST_ROUNDS:
@@ -170,14 +175,16 @@ def predict(
             causes.broken[name] = causes.of(key, outcome) if follows.through is None else outcome
             streams[name] = _unbounded(streams[name])
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
-    if not paths and not plan.scenario.events:
+    if not paths and not plan.scenario.events and not orders:
         found = {key: causes.of(key, outcome) for key, outcome in outcomes.items()}
-        return Prediction(plan, network, streams, found, analysis["ports"], rounds, network, servers)
-    steady = Network(plan, _steady(plan, _declaration(plan, streams))) if plan.scenario.events else None
+        return Prediction(plan, network, streams, found, analysis["ports"], rounds, network, servers, orders)
+    changes = bool(plan.scenario.events or orders)
+    steady = Network(plan, _steady(plan, streams, orders)) if changes else None
     network = Network(plan, _declaration(plan, streams))
     analysis = (steady or network).bounds({})
-    found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes_of(analysis, streams).items()}
-    return Prediction(plan, network, streams, found, analysis["ports"], rounds, steady or network, servers)
+    outcomes = causes.cut(outcomes_of(analysis, streams))
+    found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()}
+    return Prediction(plan, network, streams, found, analysis["ports"], rounds, steady or network, servers, orders)
 
 
 def _meet(stream: Stream, jitter_ns: int) -> bool:
@@ -220,9 +227,28 @@ def _after(plan: Plan, servers: Servers, follows: Follows, outcomes: dict[tuple[
 class _Causes:
     """Why there is no bound, as it was found first: answers that promise nothing any more are only its consequence."""
 
+    orders: Orders
+    streams: dict[str, Stream]
     first: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     broken: dict[str, Outcome] = field(default_factory=dict)
     """Stream that follows one without a bound -> the outcome of that one."""
+
+    def __post_init__(self) -> None:
+        for name, stream in self.streams.items():
+            if (reason := self.orders.upset(stream)) is not None:
+                self.broken[name] = Outcome("no-finite-bound", reason=reason)
+
+    def cut(self, outcomes: dict[tuple[str, str], Outcome]) -> dict[tuple[str, str], Outcome]:
+        """The outcomes, without those that orders to hosts take away."""
+        if not self.orders:
+            return outcomes
+        reasons = {
+            (name, receiver): self.orders.cut(self.streams[name].source, [receiver]) for name, receiver in outcomes
+        }
+        return {
+            key: outcome if (reason := reasons[key]) is None else Outcome("no-finite-bound", reason=reason)
+            for key, outcome in outcomes.items()
+        }
 
     def note(self, outcomes: dict[tuple[str, str], Outcome]) -> None:
         """Keeps the first outcome without a bound of every stream and receiver."""
@@ -253,7 +279,9 @@ def _unbounded(stream: Stream) -> Stream:
             # A burst has frames of one size: as many, and as many bytes, as a release has.
             "frame_bytes": -(-sum(stream.frames_bytes) // len(stream.frames_bytes)),
         }
-    return replace(stream, period_ns=None, jitter_ns=0, frames_bytes=(frame,), release=pattern, follows=None)
+    return replace(
+        stream, period_ns=None, jitter_ns=0, frames_bytes=(frame,), release=pattern, follows=None, bucket=None
+    )
 
 
 def _of_frames(stream: Stream, largest: int) -> Stream:
@@ -269,12 +297,18 @@ def _declaration(plan: Plan, streams: dict[str, Stream]) -> dict[str, Any]:
     return {**plan.scenario.declaration(), "streams": [stream.declaration() for stream in streams.values()]}
 
 
-def _steady(plan: Plan, declaration: dict[str, Any]) -> dict[str, Any]:
-    """The declaration for the bounds: a link whose conditions change (`at:`) is one that is interrupted.
+def _steady(plan: Plan, streams: dict[str, Stream], orders: Orders) -> dict[str, Any]:
+    """The declaration for the bounds: a link whose conditions change (`at:`) is one that is interrupted, and frames of hosts that are paused or
+    come back declare no arrivals.
 
     The analysis knows one condition per port. An interruption is what it refuses in any case, so no bound is
     printed for a flow that such a change could touch.
     """
+    if orders:
+        streams = {
+            name: stream if orders.upset(stream) is None else _unbounded(stream) for name, stream in streams.items()
+        }
+    declaration = _declaration(plan, streams)
     changed = {event.link for event in plan.scenario.events}
     if not changed:
         return declaration

@@ -61,6 +61,13 @@ def build_plan(scenario: Scenario) -> Plan:
         plan.notes.append(
             "The real switches' controller decides ways and classes; bounds and simulation assume the scenario's own."
         )
+    ordered = list(dict.fromkeys(event.node for event in scenario.node_events))
+    if ordered:
+        several = len(ordered) > 1
+        plan.notes.append(
+            f"{', '.join(ordered[:5])}{' and others' if len(ordered) > 5 else ''} {'are' if several else 'is'} stopped or paused by schedule (at:). "
+            f"The simulation lets {'them' if several else 'it'} run on; what the orders touch has no bound."
+        )
     hardware.withdraw(plan)
     return plan
 
