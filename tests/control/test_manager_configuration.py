@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -76,9 +77,13 @@ def test_certificates_and_keys_are_read_before_anything_starts(tmp_path: Path) -
         (3, "secret.key", f"{at}secret.key' is encrypted - store it without a password, for the service's user alone")
     ]
     assert [message for _, _, message in of("away.pem", "site.key")] == [
-        f"{at}away.pem' cannot be read: No such file or directory - name a readable file"
+        f"{at}away.pem' cannot be read: it does not exist - name a readable file"
     ]
     assert read(tmp_path, listen.format("site.pem", "site.key") + rest).core["listeners"][0]["key"]
+    os.mkfifo(tmp_path / "pipe")
+    assert [message for _, _, message, _ in problems(tmp_path, listen.format("pipe", "site.key") + rest)] == [
+        f"{at}pipe' cannot be read: it is no regular file, but a pipe, a socket or a device"
+    ]
     broker = "broker: {address: b, port: 8883, tls: {authority: note.txt}}"
     ((line, column, message, _),) = problems(tmp_path, LEAST.replace("broker: 127.0.0.1:1884", broker))
     assert (line, column, message) == (3, broker.index("note") + 1, f"{at}note.txt' holds no certificate")
@@ -208,7 +213,7 @@ policy: {rules: [{name: a, topic: plant/#/x, address: 10.0.0.0/99}, {name: a}]}
         (6, f"the folder {str(tmp_path / 'none')!r} does not exist"),
         (7, "a password without a user name"),
         (7, "'a/#' is no topic to publish to"),
-        (7, f"{str(tmp_path / 'nowhere')!r} cannot be read: No such file or directory"),
+        (7, f"{str(tmp_path / 'nowhere')!r} cannot be read: it does not exist"),
         (8, "'plant/#/x' is no topic filter"),
         (8, "'10.0.0.0/99' is no address or network"),
         (8, "there is a rule 'a' already"),

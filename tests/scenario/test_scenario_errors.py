@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -317,6 +319,29 @@ def test_a_missing_file_and_a_folder_are_problems() -> None:
     assert "does not exist" in problems("no-such-file.yaml")[0].message
     assert "does not exist" in problems("x" * 5000)[0].message or "cannot be read" in problems("x" * 5000)[0].message
     assert problems("a\0b")[0].message
+
+
+def test_pipes_and_devices_are_problems_and_nobody_waits_for_them(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "is no regular file" in problems(str(pipe))[0].message
+    assert "is no regular file" in problems("/dev/zero")[0].message
+    start = "name: test\nstack: {udp: {}}\n"
+    traced = NETWORK.replace("rate: 10 Mbit/s", f"trace: {pipe}")
+    assert traced != NETWORK
+    content = flow(f"period: 1 s, content: {pipe}")
+    for text in (traced + flow("period: 1 s"), NETWORK + content):
+        # A content without MQTT is told as well.
+        found = problems(start + text)[-1]
+        assert "is no regular file" in found.message and found.line > 0
+
+
+def test_a_number_that_no_field_can_hold_is_out_of_range() -> None:
+    for number in (2**53 + 1, 10**30):
+        (found,) = problems(
+            f"name: test\nstack: {{udp: {{}}}}\n{NETWORK}{flow('period: 1 s')}run: {{seed: {number}}}\n"
+        )
+        assert "out of range" in found.message and found.hint
 
 
 WORDS = st.sampled_from(

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from timebound.scenario.complaints import Subject, validate
 from timebound.scenario.context import Context
+from timebound.scenario.files import instead_of_file
 from timebound.scenario.problems import Place, Problem, ScenarioError
 from timebound.scenario.tree import Path as TreePath
 from timebound.scenario.tree import Sources, TooManyProblemsError, compose, decode, to_plain
@@ -74,6 +75,9 @@ def _read(
 ) -> Resolved | None:
     place = Place(str(path))
     try:
+        if (reason := instead_of_file(path)) is not None:
+            sources.problem(place, "", f"cannot be read: it {reason}", f"name an existing file (see {subject.page})")
+            return None
         with path.open("rb") as stream:
             data = stream.read(2_000_001)
     except (OSError, ValueError) as error:
@@ -99,11 +103,17 @@ def _read(
 def readable(context: Context, path: TreePath, name: str) -> Path:
     """A file that the configuration names, relative to it; a problem where it cannot be read."""
     file = (context.folder or Path()) / name
+    reason: str | None
     try:
-        with file.open("rb"):
-            pass
+        wrong = instead_of_file(file)
+        reason = None if wrong is None else f"it {wrong}"
+        if reason is None:
+            with file.open("rb"):
+                pass
     except OSError as error:
-        context.error(path, f"{str(file)!r} cannot be read: {error.strerror}", "name a readable file")
+        reason = error.strerror
+    if reason is not None:
+        context.error(path, f"{str(file)!r} cannot be read: {reason}", "name a readable file")
     return file
 
 

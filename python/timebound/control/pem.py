@@ -24,6 +24,8 @@ def chain_and_key(context: Context, path: TreePath, certificate: str, key: str) 
     """Files with a certificate and its private key, named at `certificate` and `key` below `path`; a problem where they do not belong together."""
     at = (*path, "key")
     chain, private = certificates(context, (*path, "certificate"), certificate), readable(context, at, key)
+    if not chain.is_file() or not private.is_file():
+        return chain, private  # `readable` has said it; OpenSSL would wait for the writer of a pipe
     trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # A password, or OpenSSL would ask the terminal for it.
@@ -50,7 +52,7 @@ def chain_and_key(context: Context, path: TreePath, certificate: str, key: str) 
 
 def _certificates(context: Context, path: TreePath, file: Path) -> None:
     try:
-        holds = _holds_certificates(file)
+        holds = not file.is_file() or _holds_certificates(file)
     except OSError:
         return  # `readable` has said it
     if not holds:

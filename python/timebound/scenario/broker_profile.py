@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from timebound.scenario.files import instead_of_file
 from timebound.scenario.model_broker import BrokerService, Measured
 
 FORMAT = "timebound-broker-profile"
@@ -121,8 +122,7 @@ def read_profile(file: Path) -> ProfileFile:
         ProfileError: it cannot be read, or is none.
     """
     try:
-        if not file.is_file():
-            reason = "is a folder" if file.is_dir() else "does not exist"
+        if (reason := instead_of_file(file)) is not None:
             raise ProfileError(f"{str(file)!r} {reason}", "write one with timebound profile-broker")
         with file.open("rb") as stream:
             content = stream.read(MOST_BYTES + 1)

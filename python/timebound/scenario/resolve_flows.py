@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 
 from timebound.scenario import shape
 from timebound.scenario.context import Context, close_to
+from timebound.scenario.files import instead_of_file
 from timebound.scenario.graph import Graph
 from timebound.scenario.model import Flow, MqttStack, Service, Stack
 from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
@@ -279,10 +280,15 @@ class FlowResolver:
 
     def check_content(self, name: str, path: Path) -> None:
         file = (self.context.folder or FilePath()) / name
+        reason: str | None
         try:
-            file.read_text(encoding="utf-8")
+            wrong = instead_of_file(file)
+            reason = None if wrong is None else f"it {wrong}"
+            if reason is None:
+                file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        if reason is not None:
             self.context.error(path, f"{name!r} is no text that can be read: {reason}", "name a text file in UTF-8")
 
     def check_bucket(self, flow: shape.Flow, path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path as FilePath
 
 from timebound.scenario import shape_network as shape
 from timebound.scenario.context import Context
+from timebound.scenario.files import instead_of_file
 from timebound.scenario.traces import MOST_BYTES, Trace, TraceError, parse_short, parse_trace
 from timebound.scenario.tree import Path
 
@@ -82,8 +83,7 @@ class Traces:
         folder = self.context.folder
         file = FilePath(name) if folder is None else folder / name
         try:
-            if not file.is_file():
-                reason = "is a folder" if file.is_dir() else "does not exist"
+            if (reason := instead_of_file(file)) is not None:
                 self.context.error(place, f"{str(file)!r} {reason}", "name a file of delivery opportunities")
                 return None
             with file.open("rb") as stream:

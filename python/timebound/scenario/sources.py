@@ -12,6 +12,7 @@ from collections.abc import Mapping as AbstractMapping
 from pathlib import Path as FilePath
 
 from timebound.scenario.builtin import suggest
+from timebound.scenario.files import instead_of_file
 from timebound.scenario.problems import OPTION, Place
 from timebound.scenario.tree import Mapping, Scalar, Sequence, Sources, Tree, compose, decode, resolve_plain
 
@@ -52,8 +53,7 @@ def read(
 def read_file(file: FilePath, label: str, place: Place, sources: Sources) -> str | None:
     """The text of a file, or `None` with a problem at the place that names it."""
     try:
-        if not file.is_file():
-            reason = "is a folder" if file.is_dir() else "does not exist"
+        if (reason := instead_of_file(file)) is not None:
             # No line: the name comes from the command line and may have been meant for a built-in scenario.
             hint = "name an existing file" if place.line else suggest(label)
             sources.problem(place, "", f"{label!r} {reason}", hint)

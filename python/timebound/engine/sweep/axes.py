@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from timebound.scenario.files import instead_of_file
 from timebound.scenario.problems import Problem, ScenarioError
 
 MOST_POINTS = 100_000
@@ -136,10 +137,14 @@ def _zip(pairs: list[tuple[str, list[str]]], label: str, problems: list[Problem]
 
 def _from_file(file: Path, problems: list[Problem]) -> list[Axis]:
     """A `.csv` is one axis: its first line names the paths, each other line is one step. Anything else is YAML."""
+    text = ""
     try:
-        text = file.read_text(encoding="utf-8")
+        if (wrong := instead_of_file(file)) is None:
+            text = file.read_text(encoding="utf-8")
+        reason = None if wrong is None else f"it {wrong}"
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
+    if reason is not None:
         problems.append(problem(str(file), f"cannot be read: {reason}", "name a YAML or CSV file"))
         return []
     if file.suffix.lower() == ".csv":
