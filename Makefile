@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUST_SOURCES := $(shell find crates -name '*.rs' -not -path '*/tests/*' -not -path '*/benches/*' 2>/dev/null) $(wildcard crates/*/Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help demo test test-rust test-python lint format bench docs build clean tools
+.PHONY: help demo control test test-rust test-python lint format bench docs build clean tools
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,6 +27,10 @@ $(VENV)/.run: requirements/run.txt $(BIN)/uv
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/run.txt
 	@touch $@
 
+$(VENV)/.control: requirements/control.txt $(VENV)/.run
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/control.txt
+	@touch $@
+
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@
@@ -38,6 +42,8 @@ $(VENV)/.built: $(RUST_SOURCES) pyproject.toml $(VENV)/.run
 	@touch $@
 
 build: $(VENV)/.built ## the wheel, into .venv
+
+control: build $(VENV)/.control ## what `timebound manager` and `timebound controller` need besides, into .venv
 
 demo: build ## the main job: predict, simulate and emulate `hello`, one report
 	@status=0; $(BIN)/timebound run hello --output runs/demo || status=$$?; \

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,20 @@ def plant(tmp_path: Path) -> str:
     file = tmp_path / "plant.yaml"
     file.write_text(PLANT)
     return str(file)
+
+
+def test_interrupted_in_the_search_it_says_so(plant: str) -> None:
+    command = [sys.executable, "-c", "from timebound.cli import main; main()", "simulate", plant, "--search", "60 s"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = ""
+        while "search" not in told:
+            line = process.stderr.readline()
+            assert line, told
+            told += line
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=30)
+    assert process.returncode == 130 and rest.splitlines()[-1] == "interrupted", rest
 
 
 def test_predict_prints_json_and_nothing_else(plant: str, capsys: pytest.CaptureFixture[str]) -> None:

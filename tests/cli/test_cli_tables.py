@@ -161,3 +161,12 @@ def test_the_application_latency_without_room_is_told_where_it_differs(
     monkeypatch.setenv("COLUMNS", "160")
     wide = drawn(summary, 160)
     assert "pressure at" not in wide and duration(summary["flows"][0]["application_us"]["max"]) in wide
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_output_that_cannot_be_written_is_told_in_words(more: tuple[str, ...]) -> None:
+    command = [sys.executable, "-c", "from timebound.cli import main; main()", "predict", "hello", *more]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 3 and "error: [Errno 28]" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from timebound.control.controller.service import Service
 from timebound.control.srt.rows import ChannelState, ControllerRow, Outcome, VerdictRow
 from timebound.control.srt.store import Put, Role, Writer, open_store
+from timebound.control.topology import Topology
 
 
 def test_a_request_is_granted_reserved_and_given_back(tmp_path: Path) -> None:
@@ -200,6 +201,14 @@ def test_a_controller_beats_and_its_health_says_so(tmp_path: Path) -> None:
         until(lambda: plant.service.health() == (True, {"deciding": True, "store": True, "network_known": True}))
         time.sleep(0.05)
         assert "timebound_controller_decisions" in plant.service.metrics.text().decode()
+
+
+def test_without_any_switch_a_controller_is_not_ready(tmp_path: Path) -> None:
+    with site(tmp_path, line()) as plant:
+        until(lambda: plant.service.readiness()[0])
+        plant.network.known = Topology({}, {}, {}, {})
+        ready, parts = plant.service.readiness()
+        assert not ready and parts["switches"] == 0
 
 
 def test_the_time_to_a_verdict_counts_the_first_of_each_revision_alone(tmp_path: Path) -> None:

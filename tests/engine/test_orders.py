@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from timebound.cli.app import execute
 from timebound.engine.endtoend import end_to_end
 from timebound.engine.predict import Prediction, predict
 from timebound.scenario import load
@@ -74,3 +78,14 @@ def test_datagrams_of_a_host_that_was_paused_may_come_all_at_once() -> None:
     assert all(outcome.reason is not None for (name, _), outcome in later.items() if not name.startswith("near"))
     # The simulation is of the network as declared.
     assert all(stream["arrival"]["kind"] == "periodic" for stream in prediction.network.declaration["streams"])
+
+
+def test_orders_to_a_flows_own_hosts_are_told_before_those_to_others(tmp_path: Path) -> None:
+    orders = "at: {1 s: {node d: pause}, 2 s: {node d: resume, node a: restart}}\n"
+    file = tmp_path / "two.yaml"
+    file.write_text(TEXT + MQTT + orders)
+    assert execute(["predict", str(file), "--output", str(tmp_path / "run"), "--quiet"]) == 1
+    found = {flow["flow"]: flow for flow in json.loads((tmp_path / "run" / "summary.json").read_text())["flows"]}
+    assert found["alpha"]["bound_us"]["reason"] == "host a is told to restart at 2 s (at:)"
+    assert found["urgent"]["bound_us"]["reason"] == "host d is told to pause at 1 s (at:)"
+    assert found["urgent"]["verdict"] == found["alpha"]["verdict"] == "unbounded"

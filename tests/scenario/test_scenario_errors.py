@@ -116,6 +116,7 @@ def test_the_caret_stays_under_its_text_in_a_long_line() -> None:
         ("at: {2 s: {node h1: stop}, 1 s: {node h1: stop}}", "stop of 'h1', which is stopped then", "at.2 s.node h1"),
         ("at: {1 s: {node h1: stop, 'node h1,h5': pause}}", "two orders for 'h1'", "at.1 s.node h1,h5"),
         ("at: {1 s: {node h1: {up: false}}}", "up has no meaning for a node", "at.1 s.node h1.up"),
+        ("at: {1 s: {node h1: down}}", "up has no meaning for a node", "at.1 s.node h1.up"),
         ("at: {1 s: {node h1: {}}}", "no order", "at.1 s.node h1"),
         ("at: {1 s: {node h1: halt}}", "", "at.1 s.node h1.state"),
         ("at: {1 s: {link s1-s4: stop}}", "stop is an order for a node", "at.1 s.link s1-s4"),

@@ -236,6 +236,12 @@ def test_events_carry_the_conditions_from_then_on() -> None:
     assert load(loaded.to_yaml()) == loaded
 
 
+def test_a_link_goes_down_and_up_in_a_word() -> None:
+    words = scenario("at: {1 s: {link s1-s4: down}, 2 s: {link s1-s4: up}}")
+    assert words.events == scenario("at: {1 s: {link s1-s4: {up: false}}, 2 s: {link s1-s4: {up: true}}}").events
+    assert [event.up for event in words.events] == [False, True]
+
+
 def test_names_with_hyphens_in_events() -> None:
     network = "network: {nodes: {a-b: host, c-d: host}, links: [[a-b, c-d]]}"
     assert scenario("at: {1 s: {link a-b-c-d: {up: false}}}", network=network).events[0].link == 0

@@ -57,7 +57,8 @@ side by side in one report.
 Exit codes: 0 all well, 1 a requirement is not met, 2 the input is wrong, 3 the host cannot do it, 4 the run was disturbed.
 """
 
-app = App(name="timebound", help=HELP, help_format="markdown", version=__version__)
+# Interrupts are ours: cyclopts would end without a word.
+app = App(name="timebound", help=HELP, help_format="markdown", version=__version__, suppress_keyboard_interrupt=False)
 for verb in (
     run,
     predict,
@@ -91,6 +92,8 @@ def execute(arguments: list[str]) -> int:
     registry.sweep()
     try:
         result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        # What cannot be written shows here and not at the interpreter's end, where nobody can say it in words.
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
         _complain(as_json, "usage", [{"message": str(error), "hint": "timebound --help"}], str(error))
@@ -112,16 +115,27 @@ def execute(arguments: list[str]) -> int:
         )
         return error.code
     except BrokenPipeError:
-        # Whoever read our output has had enough; nothing more can be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has had enough.
+        _write_no_more()
         return 0
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        _complain(as_json, "system", [{"message": text, "hint": ""}], f"error: {text}")
+        try:
+            _complain(as_json, "system", [{"message": text, "hint": ""}], f"error: {text}")
+            sys.stdout.flush()
+        except OSError:
+            # It was standard output that could not be written: a full disk.
+            stderr(f"error: {text}")
+            _write_no_more()
         return 3
     except KeyboardInterrupt:
         stderr("interrupted")
         return EXIT_INTERRUPTED
+
+
+def _write_no_more() -> None:
+    """What is still in the buffer of standard output goes nowhere, at exit as well."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(as_json: bool, kind: str, problems: list[dict[str, object]], text: str) -> None:

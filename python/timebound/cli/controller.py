@@ -92,5 +92,7 @@ def _serve(found: object) -> int:
 
 
 def _missing(error: ModuleNotFoundError) -> int:
-    stderr(f"error: {error.name} is not installed\n  = hint: pip install 'timebound[control]'")
+    from timebound.engine.programs import CONTROL_EXTRA
+
+    stderr(f"error: {error.name} is not installed\n  = hint: {CONTROL_EXTRA}")
     return EXIT_HOST

@@ -63,7 +63,9 @@ def _serve(said: Configuration) -> int:
 
     for needed in ("structlog", "paho", "prometheus_client"):
         if importlib.util.find_spec(needed) is None:
-            stderr(f"error: {needed} is not installed\n  = hint: pip install 'timebound[control]'")
+            from timebound.engine.programs import CONTROL_EXTRA
+
+            stderr(f"error: {needed} is not installed\n  = hint: {CONTROL_EXTRA}")
             return EXIT_HOST
     # Clients come back within a second and do not wait for more than the intermediary, so everything else is loaded after it.
     failure = core = None

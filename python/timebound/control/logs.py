@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Literal
 
 import structlog
+
+
+def _plain(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Without what uvicorn adds for terminals: its messages once more, in colours."""
+    event.pop("color_message", None)
+    return event
 
 
 def begin(format: Literal["json", "console"] | str, level: str) -> None:
@@ -15,6 +22,7 @@ def begin(format: Literal["json", "console"] | str, level: str) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
+        _plain,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
     ]

@@ -132,12 +132,20 @@ def end_to_end(
             if span is None:
                 reason = reason or "it has no finite bound"
         parts.append(Part(stage, total if reason is None else None, reason, known, tuple(steps)))
-    brokers = {step.broker for part in parts for step in part.stage.steps if isinstance(step, Working)}
-    cut = prediction.orders.cut(flow.source, [*sorted(brokers), receiver])
-    if parts and cut is not None:
-        parts[0] = replace(parts[0], bound_ns=None, reason=cut)
+    ordered = cut_by_orders(prediction, flow, receiver)
+    if parts and ordered is not None:
+        parts[0] = replace(parts[0], bound_ns=None, reason=ordered)
     covers, statement = _basis(prediction, flow, receiver)
     return EndToEnd(tuple(parts), covers, statement, jitter)
+
+
+def cut_by_orders(prediction: Prediction, flow: Flow, receiver: str) -> str | None:
+    """Why orders to the hosts of a flow's own way leave it no bound; `None` if they do not."""
+    if not prediction.orders:
+        return None
+    steps = (step for stage in prediction.plan.ways[flow.name, receiver] for step in stage.steps)
+    brokers = dict.fromkeys(step.broker for step in steps if isinstance(step, Working))
+    return prediction.orders.cut(flow.source, [receiver, *brokers])
 
 
 def waited(

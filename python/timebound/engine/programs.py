@@ -17,6 +17,9 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SERVERS = "/usr/local/sbin:/usr/sbin:/sbin"
 """Debian keeps servers where the path of a user does not look."""
 
+CONTROL_EXTRA = "pip install 'timebound[control]', or make control in a checkout"
+"""How what manager and controller need comes here."""
+
 PACKAGES = {"mosquitto": "mosquitto", "nft": "nftables", "dnsmasq": "dnsmasq-base", "udhcpc": "udhcpc"}
 """Of Debian, for programs that stacks and gateways start."""
 
@@ -92,7 +95,7 @@ def resolve(plan: Plan) -> None:
     stack = plan.scenario.stack
     if isinstance(stack, MqttStack) and stack.reserved and importlib.util.find_spec("structlog") is None:
         message = "manager and controller need packages that are not installed"
-        problems.append(problem_at(plan.scenario, "stack", message, "pip install 'timebound[control]'"))
+        problems.append(problem_at(plan.scenario, "stack", message, CONTROL_EXTRA))
     for path, file in hardware.missing_files(plan):
         message = f"the virtual machine's file {file} does not exist"
         problems.append(problem_at(plan.scenario, path, message, "paths count from the scenario's folder"))

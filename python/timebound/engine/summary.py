@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine import explain, figures, stages, tables
 from timebound.engine.answers import without_channel
+from timebound.engine.endtoend import cut_by_orders
 from timebound.engine.figures import micros
 from timebound.engine.late import late_by, late_words
 from timebound.engine.methods import Figures, summary_of
@@ -286,6 +287,9 @@ class _Entry:
 
     def _bound(self, segments: list[dict[str, Any]]) -> dict[str, Any]:
         reasons = [s["reason"] for s in segments if s["reason"] is not None]
+        # Orders to its own hosts are nearer than those to others whose frames it meets.
+        if (own := cut_by_orders(self.results.prediction, self.flow, self.receiver)) is not None:
+            reasons.insert(0, own)
         total = None if reasons else round(sum(s["bound_us"] for s in segments), 3)
         seen = [s["bound_observed_us"] for s in segments]
         return {

@@ -203,7 +203,11 @@ class Change(Shape):
     queued: Literal["held", "dropped"] | None = Field(
         default=None, description="what frames that wait do while the link carries nothing", examples=["held"]
     )
-    up: bool | None = Field(default=None, description="false: nothing passes; true: it passes again", examples=[False])
+    up: bool | None = Field(
+        default=None,
+        description="false: nothing passes; true: it passes again; in short link s1-s4: down",
+        examples=[False],
+    )
     conditions: str | None = Field(
         default=None,
         description="name of conditions: what the link was declared with, and over it what they state; original: what it "
@@ -224,17 +228,20 @@ class Change(Shape):
     steps: int | None = Field(default=None, ge=1, le=10_000, description="steps of `over`; 10", examples=[20])
     state: Literal["stop", "start", "restart", "pause", "resume"] | None = Field(
         default=None,
-        description="nodes only; stop: its processes end and its interface goes down; start: both come back; pause: its "
+        description="nodes only (links: up, down); stop: its processes end and its interface goes down; start: both come back; pause: its "
         "processes stand still, while its kernel goes on; resume",
         examples=["stop"],
     )
 
 
 def _change(value: Any) -> Any:
+    """In one word: of a link `up` or `down`, of a node its order."""
+    if value in ("up", "down"):
+        return {"up": value == "up"}
     return {"state": value} if isinstance(value, str) else value
 
 
-ChangeField = Annotated[Change, Short(_change, {"enum": ["stop", "start", "restart", "pause", "resume"]})]
+ChangeField = Annotated[Change, Short(_change, {"enum": ["up", "down", "stop", "start", "restart", "pause", "resume"]})]
 
 
 class Simulate(Shape):

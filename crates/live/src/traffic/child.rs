@@ -199,11 +199,22 @@ fn last_word(result: Result<Summary, EndpointError>, epoch: Option<u64>) -> Word
         Ok(summary) => Word::Done {
             summary: value(&summary, zero),
         },
-        Err(error) => Word::Failed {
-            reason: error.to_string(),
-            summary: error.summary().map(|summary| value(summary, zero)),
-        },
+        Err(error) => {
+            let error = in_run_time(error, zero);
+            Word::Failed {
+                reason: error.to_string(),
+                summary: error.summary().map(|summary| value(summary, zero)),
+            }
+        }
     }
+}
+
+/// Who reads of it knows nothing of the kernel's clock.
+fn in_run_time(mut error: EndpointError, zero: i64) -> EndpointError {
+    if let EndpointError::ConnectionLost { time_ns, .. } = &mut error {
+        *time_ns -= zero;
+    }
+    error
 }
 
 fn value(summary: &Summary, zero: i64) -> serde_json::Value {
@@ -263,6 +274,22 @@ pub(super) fn merge_records(
 mod tests {
     use super::*;
     use timebound_endpoints::record::{Kind, NO_RECEIVER};
+
+    #[test]
+    fn a_lost_connection_is_told_in_run_time() {
+        let lost = EndpointError::ConnectionLost {
+            client: "press".to_owned(),
+            node: "h1".to_owned(),
+            broker: std::net::SocketAddrV4::new([10, 0, 0, 1].into(), 1883),
+            reason: "it was closed".to_owned(),
+            time_ns: 4_405_633_000_000,
+            summary: Box::default(),
+        };
+        let Word::Failed { reason, .. } = last_word(Err(lost), Some(4_404_133_000_000)) else {
+            panic!("it failed");
+        };
+        assert!(reason.contains("at 1.500 s"), "{reason}");
+    }
 
     #[test]
     fn records_of_many_processes_become_one_file_in_the_order_of_time() {

@@ -93,6 +93,17 @@ impl Group {
         }
     }
 
+    /// Asks it to end, whether it stands still or not; where nobody was started yet it is over.
+    pub(super) fn stop(&mut self) {
+        if self.is_to_start() {
+            self.state = State::Over;
+            return;
+        }
+        // Who stands still hears nothing.
+        self.signal(libc::SIGCONT);
+        self.tell(Order::Stop);
+    }
+
     /// Ends it at once. One that has not said its process id yet learns it from the end of its stream.
     pub(super) fn kill(&mut self) {
         // What it said is not lost, and its id is known if it was born.

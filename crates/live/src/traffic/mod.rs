@@ -147,11 +147,7 @@ impl Traffic {
     }
 
     pub(crate) fn stop(&mut self) {
-        for group in &mut self.groups {
-            // Who stands still hears nothing.
-            group.signal(libc::SIGCONT);
-            group.tell(Order::Stop);
-        }
+        self.groups.iter_mut().for_each(Group::stop);
     }
 
     fn tell_all(&mut self, order: Order) {
@@ -295,5 +291,25 @@ impl Traffic {
         child::merge_records(&mut files, &output, epoch).map_err(why)?;
         let _ = std::fs::remove_dir_all(self.folder.join("endpoints"));
         Ok((!summaries.is_empty()).then(|| child::merge_summaries(summaries)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_endpoints_that_were_never_started() {
+        let groups = ["h1", "h2"].map(|node| Group::new(Some(node.to_owned()), PathBuf::from(node)));
+        let mut traffic = Traffic {
+            groups: groups.into(),
+            zygote: None,
+            folder: PathBuf::new(),
+            connecting: false,
+            epoch: None,
+        };
+        assert_eq!(traffic.state(), State::Waiting);
+        traffic.stop();
+        assert_eq!(traffic.state(), State::Over);
     }
 }

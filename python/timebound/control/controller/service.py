@@ -158,8 +158,8 @@ class Service:
         joined = {link.source for link in topology.links.values() if link.up}
         missing = sorted(self._expected - here)
         alone = sorted(self._expected & here - joined) if len(self._expected) > 1 else []
-        parts |= {"switches_missing": missing, "switches_without_links": alone}
-        return well and bool(parts["network_known"]) and not missing and not alone, parts
+        parts |= {"switches": len(here), "switches_missing": missing, "switches_without_links": alone}
+        return well and bool(here) and bool(parts["network_known"]) and not missing and not alone, parts
 
     # The thread -------------------------------------------------------------------------------------------------------------
 
