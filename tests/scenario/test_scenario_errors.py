@@ -97,6 +97,8 @@ def test_the_caret_stays_under_its_text_in_a_long_line() -> None:
         (flow("pattern: trace"), "a trace without times", "flows[0].pattern"),
         (flow("pattern: trace, trace: [1 ms, 3 ms, 2 ms]"), "do not rise", "flows[0].trace[2]"),
         (flow("period: 10 ms, topic: 'a/#'"), "no topic to publish on", "flows[0].topic"),
+        (flow("period: 10 ms, topic: ''"), "the topic is empty", "flows[0].topic"),
+        (flow(f"period: 10 ms, topic: {'a' * 1001}"), "a topic of 1001 characters", "flows[0].topic"),
         (
             flow("period: 10 ms") + "  - {name: alpha, from: h2, to: h5, size: 99 B, period: 1 s}\n",
             "duplicate flow 'alpha'",

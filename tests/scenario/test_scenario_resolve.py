@@ -236,6 +236,12 @@ def test_events_carry_the_conditions_from_then_on() -> None:
     assert load(loaded.to_yaml()) == loaded
 
 
+def test_topics_that_brokers_keep_for_themselves_are_warned_of() -> None:
+    text = "flows: [{name: a, from: h1, to: h5, size: 30 B, period: 1 s, topic: $SYS/x}]"
+    assert [w.path for w in scenario(text, stack="{mqtt: {broker: h2}}").warnings] == ["flows[0].topic"]
+    assert scenario(text).warnings == ()
+
+
 def test_a_link_goes_down_and_up_in_a_word() -> None:
     words = scenario("at: {1 s: {link s1-s4: down}, 2 s: {link s1-s4: up}}")
     assert words.events == scenario("at: {1 s: {link s1-s4: {up: false}}, 2 s: {link s1-s4: {up: true}}}").events

@@ -59,6 +59,8 @@ _FIELDS = {
     "name": "name",
 }
 
+_LONGEST_TOPIC = 1000
+
 
 class FlowResolver:
     """Expands flows; keeps what they share: names, the graph, hops from each broker."""
@@ -264,8 +266,8 @@ class FlowResolver:
             self.check_datagram(flow, path)
         elif flow.size > 16_000_000:
             context.error((*path, "size"), f"a message of {flow.size} B is too large", "use at most 16 MB")
-        if flow.topic is not None and (not flow.topic or set("#+\0") & set(flow.topic) or len(flow.topic) > 1000):
-            context.error((*path, "topic"), f"{flow.topic!r} is no topic to publish on", "no wildcards (# and +)")
+        if flow.topic is not None:
+            self.check_topic(flow.topic, (*path, "topic"), mqtt=mqtt)
         if flow.broker is None:
             return
         known = self.homes.known
@@ -274,6 +276,21 @@ class FlowResolver:
         elif flow.broker not in known:
             hint = close_to(flow.broker, known, f"brokers of the stack: {', '.join(known) or 'none'}")
             context.error((*path, "broker"), f"{flow.broker!r} is no broker of the stack", hint)
+
+    def check_topic(self, topic: str, path: Path, *, mqtt: bool) -> None:
+        """A topic name (MQTT 5.0, section 4.7): no wildcards, no U+0000, not empty."""
+        if len(topic) > _LONGEST_TOPIC:
+            message, hint = f"a topic of {len(topic)} characters", f"use at most {_LONGEST_TOPIC}"
+        elif not topic:
+            message, hint = "the topic is empty", "write a name, such as plant/press; in quotes where it has a #"
+        elif set("#+\0") & set(topic):
+            message, hint = f"{topic!r} is no topic to publish on", "no wildcards (# and +) and no U+0000"
+        else:
+            if mqtt and topic.startswith("$"):
+                hint = "take another name: brokers refuse to publish there, or keep it from subscribers"
+                self.context.warn(path, f"{topic!r}: topics that begin with $ are the broker's own", hint)
+            return
+        self.context.error(path, message, hint)
 
     def content(self, flow: shape.Flow) -> str | None:
         return None if flow.content is None else str(((self.context.folder or FilePath()) / flow.content).absolute())
