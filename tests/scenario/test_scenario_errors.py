@@ -345,6 +345,8 @@ def test_a_number_that_no_field_can_hold_is_out_of_range() -> None:
             f"name: test\nstack: {{udp: {{}}}}\n{NETWORK}{flow('period: 1 s')}run: {{seed: {number}}}\n"
         )
         assert "out of range" in found.message and found.hint
+    (found,) = problems(f"name: test\nstack: {{udp: {{}}}}\n{NETWORK}{flow('period: 1 s')}run: {{seed: '7'}}\n")
+    assert found.message == "expected a whole number, found '7'"
 
 
 WORDS = st.sampled_from(

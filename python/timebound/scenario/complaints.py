@@ -137,7 +137,8 @@ def _instead_of_nothing(expected: str, shape: type[BaseModel], path: Path) -> st
     return f"{hint}; or leave the key out" if optional else hint
 
 
-_DIGITS = re.compile(r"[+-]?[0-9]+")
+_MANY_DIGITS = re.compile(r"[+-]?[0-9]{19,}")
+"""More than 64 bits hold; shorter ones in quotes are a text where a number should be."""
 _EXPECTED = {
     "string_type": "a text",
     "int_type": "a whole number",
@@ -161,8 +162,7 @@ def _worded(kind: str, details: dict[str, Any], error: Any, subject: Subject) ->
         close = difflib.get_close_matches(str(error["input"]), known, 1, 0.5)
         hint = f"did you mean {close[0]!r}?" if close else f"use one of: {', '.join(known)}"
         return f"{_shown(error['input'])} is not possible here", hint
-    if kind == "int_type" and isinstance(error["input"], str) and _DIGITS.fullmatch(error["input"]):
-        # Longer than any whole number that is read as one (YAML has no limit, the core has 64 bits).
+    if kind == "int_type" and isinstance(error["input"], str) and _MANY_DIGITS.fullmatch(error["input"]):
         return f"{_shown(error['input'])} is out of range", "use a number closer to 0"
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, found {_shown(error['input'])}", f"write {_EXPECTED[kind]}"
