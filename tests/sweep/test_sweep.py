@@ -219,6 +219,28 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not list((folder / "results").glob(".work-*"))
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.5])
+def test_interrupted_while_its_workers_start_none_of_them_complains(tmp_path: Path, after_s: float) -> None:
+    file, folder = scenario(tmp_path), tmp_path / "sweep"
+    process = subprocess.Popen(
+        command("sweep", file, *LONG, "-o", folder, "-q", "--jobs", 2),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        # The first one is Python's resource tracker.
+        while len(descendants(process.pid)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=90)
+    finally:
+        end(process)
+    assert process.returncode == 130 and "Traceback" not in errors, errors
+
+
 def test_interrupted_it_keeps_what_is_done_and_reports_it(tmp_path: Path) -> None:
     file, folder = scenario(tmp_path), tmp_path / "sweep"
     process = subprocess.Popen(

@@ -15,7 +15,13 @@ from typing import Any
 from timebound.engine.folder import FolderError
 from timebound.engine.progress import SILENT, Progress
 from timebound.engine.sweep import results
-from timebound.engine.sweep.executors import Kind, SlurmExecutor, executor, interrupt_local
+from timebound.engine.sweep.executors import (
+    Kind,
+    SlurmExecutor,
+    executor,
+    interrupt_local,
+    interrupts_later,
+)
 from timebound.engine.sweep.points import VERBS, Point, Sweep
 from timebound.engine.sweep.store import PLAN, Store, prepare, read_plan
 from timebound.engine.sweep.work import EXIT_HOST, EXIT_INTERRUPTED, work
@@ -150,7 +156,8 @@ class _Crew:
             futures: dict[Future[Any], Point] = {}
             try:
                 try:
-                    futures |= {pool.submit(work, self._task(point)): point for point in todo}
+                    with interrupts_later():
+                        futures |= {pool.submit(work, self._task(point)): point for point in todo}
                 except BrokenProcessPool:
                     return list(todo)
                 return self._collect(futures)

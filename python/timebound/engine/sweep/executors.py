@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,6 +63,19 @@ def _local(jobs: int) -> Iterator[Executor]:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Processes that are started meanwhile begin with interrupts blocked, and let them through once they can take them (`start_worker`): one that
+    came in the middle of their imports would be a traceback. Our own interrupt waits for the end of the block."""
+    # Where it is started later it lets interrupts through again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def interrupt_local() -> None:

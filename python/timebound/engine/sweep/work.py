@@ -32,6 +32,8 @@ def start_worker(parent: int) -> None:
     # Now, and not within a point: an interrupted import would leave half a module behind.
     for module in ("polars", "timebound.engine.runs", "timebound.report"):
         importlib.import_module(module)
+    # Blocked since before this process was (`interrupts_later`); what came meanwhile is remembered now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 _STOPPED = threading.Event()
