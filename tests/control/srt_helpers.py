@@ -90,9 +90,15 @@ def group(id: str = "g", members: tuple[str, ...] = ("m2",)) -> GroupRow:
 
 
 def wait_for(holds: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """Waits until something holds."""
+    """Waits until something holds; of a row that nobody has heard of yet nothing does."""
     end = time.monotonic() + timeout_s
-    while not holds():
+    while True:
+        try:
+            if holds():
+                return
+        except KeyError:
+            if time.monotonic() >= end:
+                raise
         assert time.monotonic() < end, "it did not come true in time"
         time.sleep(0.002)
 

@@ -142,7 +142,7 @@ from timebound.control.srt.store import Put, open_store
 store = open_store({url!r}, M1)
 assert store.wait_connected(10), store.trouble
 store.transact([Put(manager()), Put(connection("x"))])
-revision = 0
+revision = {last}
 while True:
     revision += 1
     if store.transact([Put(request("a", "x", revision)), Put(request("b", "x", revision))]):
@@ -153,7 +153,8 @@ while True:
 def test_a_writer_killed_in_the_middle_leaves_whole_transactions(url: str, open_for: Open) -> None:
     reader = open_for(url, READER)
     for attempt in range(3):
-        code = WRITER.format(path=sys.path, url=url)
+        # Of the life before nothing may be taken for this one's.
+        code = WRITER.format(path=sys.path, url=url, last=attempt * 1_000_000)
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for _ in range(30 + 7 * attempt):
