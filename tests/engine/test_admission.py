@@ -95,6 +95,24 @@ def test_a_change_is_taken_or_leaves_everything_as_it_was(plan: Plan) -> None:
         state.bounds_ns(drive.name)
 
 
+def test_an_answer_need_not_wait_for_the_bounds(plan: Plan) -> None:
+    drive, state, image = plan.streams
+    ahead, twin = Admission(plan, [drive]), Admission(plan, [drive])
+    for stream in (state, image, replace(image, name="small", priority=0)):
+        answer, with_bounds = ahead.decide(stream), twin.add(stream)
+        assert (answer.admitted, answer.breaches) == (with_bounds.admitted, with_bounds.breaches)
+        assert answer.bounds_ns == {}
+    assert ahead.names() == twin.names()
+    ahead.remove(state.name)
+    twin.remove(state.name)
+    assert not ahead.is_settled, "nobody has asked for a bound"
+    ahead.settle()
+    assert ahead.is_settled
+    assert [ahead.bounds_ns(name) for name in ahead.names()] == [twin.bounds_ns(name) for name in twin.names()]
+    with pytest.raises(ScenarioError, match="is there already"):
+        ahead.decide(drive)
+
+
 def test_a_stream_that_cannot_be_is_an_error_with_its_place(plan: Plan) -> None:
     drive = plan.streams[0]
     state = Admission(plan, plan.streams)
@@ -103,6 +121,22 @@ def test_a_stream_that_cannot_be_is_an_error_with_its_place(plan: Plan) -> None:
     with pytest.raises(ScenarioError, match='unknown node "nowhere"'):
         state.add(replace(drive, name="lost", destinations=("nowhere",)))
     assert state.names() == sorted(stream.name for stream in plan.streams)
+
+
+def test_what_no_scenario_says_is_an_error_too(plan: Plan) -> None:
+    drive, state, _ = plan.streams
+    with pytest.raises(ScenarioError, match="duplicate stream"):
+        Admission(plan, [drive, drive])
+    there = Admission(plan, [drive])
+    for wrong in ({"period_ns": -1}, {"jitter_ns": -5}, {"deadline_ns": -1}):
+        for call in (there.add, there.decide, there.ask):
+            with pytest.raises(ScenarioError, match="invalid value"):
+                call(replace(state, **wrong))  # type: ignore[arg-type]
+    with pytest.raises(KeyError):
+        there.change("nobody", state)
+    with pytest.raises(KeyError):
+        there.alternatives(state, "nobody")
+    assert there.names() == [drive.name]
 
 
 def test_threads_may_share_a_state(plan: Plan) -> None:

@@ -34,11 +34,12 @@ mod steps;
 use crate::bundle::{Bundle, Line};
 use crate::demand::{Effort, HORIZON, SHARE};
 use responses::{Form, Vertex, bounded};
-pub(crate) use responses::{Responses, Worst};
-pub(crate) use sorted::{Release, Shift, Sorted};
+pub(crate) use responses::{Responses, Starts, Worst};
+pub(crate) use sorted::{Listed, Release, Shift, Sorted};
 use std::collections::BinaryHeap;
+pub(crate) use steps::Steps;
 pub(crate) use steps::held_back;
-use steps::{Rising, Step, Steps, climb, collect, first_piece, pieces, risen};
+use steps::{Rising, Step, climb, collect, first_piece, pieces, risen};
 /// Steps that one port may cost before the closed form takes over.
 const STEPS_PER_SWEEP: u64 = 1 << 18;
 
@@ -142,16 +143,28 @@ where
         reach
     }
 
-    /// The same from lists of all releases, each complete up to `horizon` and beginning with the first that is not there at once.
+    /// The same from lists of all releases, each complete up to `horizon` and beginning with the first that is not in the bundles' work at
+    /// once.
     /// No line may have a slope below 1. `None` also where that takes too many steps or the lists are too short.
     pub(crate) fn responses_of_lists<'s>(
         &self,
-        (same, higher): (Sorted<'_>, Sorted<'_>),
+        (same, higher): (impl Steps, impl Steps),
         horizon: u64,
         scratch: &'s mut Scratch,
         effort: &mut Effort,
     ) -> Option<Responses<'s>> {
         let at_once = sum(self.higher.clone());
+        self.responses_after(at_once, (same, higher), horizon, (scratch, effort))
+    }
+
+    /// The same where `at_once` is what comes of the higher classes in the first instant and before the first of the list.
+    pub(crate) fn responses_after<'s>(
+        &self,
+        at_once: u64,
+        (same, higher): (impl Steps, impl Steps),
+        horizon: u64,
+        (scratch, effort): (&'s mut Scratch, &mut Effort),
+    ) -> Option<Responses<'s>> {
         let limits = (u64::MAX, effort);
         if !self.run(at_once, (same, higher), &mut scratch.lists, limits)? {
             return None;

@@ -28,7 +28,9 @@ mod special;
 mod trajectory;
 mod utilisation;
 
-pub use admission::{Admission, AdmissionOptions, Admitted, Alternatives, Breach, Decision, Misuse, Refusal};
+pub use admission::{
+    Admission, AdmissionOptions, Admitted, Alternatives, Breach, Decision, Joined, Misuse, Refusal,
+};
 pub use explain::{
     BlockedBy, Blocking, Credit, Explainer, Explanation, HopExplanation, Interference, NotExplained, Parts,
     explain,

@@ -5,7 +5,7 @@ mod support;
 use proptest::prelude::*;
 use support::methods::METHODS;
 use support::{alone, direction};
-use timebound_bounds::{Options, Outcome, Safety, holistic};
+use timebound_bounds::{Admission, AdmissionOptions, Options, Outcome, Safety, holistic};
 use timebound_model::declaration::{
     ArrivalDecl, Declaration, ImpairmentsDecl, JitterDecl, JitterDistribution, LinkDecl, LossDecl, NodeDecl,
     NodeKindDecl, QueueDecl, ReleaseDecl, RoleDecl, SlotsDecl, StreamDecl,
@@ -217,6 +217,59 @@ proptest! {
                     Outcome::NoFiniteBound { reason, .. } | Outcome::Unsupported { reason } => {
                         prop_assert!(!reason.is_empty());
                     }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    /// Admission, too; and whether the bounds are worked out at once or later, the answers are the same.
+    #[test]
+    fn every_request_gets_an_answer(
+        mut declaration in declaration(),
+        deadlines in prop::collection::vec(prop::option::of(nanos()), 10),
+        turns in prop::collection::vec((0usize..10, any::<bool>()), 0..16),
+    ) {
+        for (stream, deadline) in declaration.streams.iter_mut().zip(&deadlines) {
+            stream.deadline_ns = deadline.filter(|deadline| *deadline > 0);
+        }
+        let mut network = loop {
+            match compile(&declaration) {
+                Ok(network) => break network,
+                Err(_) if declaration.streams.pop().is_some() => {}
+                Err(_) => return Ok(()),
+            }
+        };
+        let mut waiting = network.streams.split_off(network.streams.len() / 2);
+        let mut ahead = Admission::new(&network, AdmissionOptions::default());
+        let mut twin = Admission::new(&network, AdmissionOptions::default());
+        for (which, leaves) in turns {
+            let names: Vec<String> = ahead.streams().map(|(_, stream)| stream.name.clone()).collect();
+            if leaves && !names.is_empty() {
+                let name = &names[which % names.len()];
+                let id = ahead.find(name).expect("it is there");
+                waiting.push(ahead.remove(id).expect("it leaves"));
+                let id = twin.find(name).expect("it is there");
+                twin.remove(id).expect("it leaves");
+            } else if !waiting.is_empty() {
+                let stream = waiting.swap_remove(which % waiting.len());
+                let answer = ahead.decide(stream.clone()).expect("no misuse").is_ok();
+                let with_bounds = twin.add(stream.clone()).expect("no misuse").is_ok();
+                prop_assert_eq!(answer, with_bounds, "{} in {:?}", stream.name, declaration);
+                if !answer {
+                    waiting.push(stream);
+                }
+            }
+        }
+        for name in ahead.streams().map(|(_, stream)| stream.name.clone()).collect::<Vec<_>>() {
+            let ours = ahead.find(&name).and_then(|id| ahead.result(id)).expect("a result");
+            let theirs = twin.find(&name).and_then(|id| twin.result(id)).expect("a result");
+            for (ours, theirs) in ours.leaves.iter().zip(&theirs.leaves) {
+                match (&ours.outcome, &theirs.outcome) {
+                    (Outcome::Bound { .. }, _) | (_, Outcome::Bound { .. }) => prop_assert_eq!(ours, theirs),
+                    _ => {}
                 }
             }
         }

@@ -3,129 +3,12 @@
 mod support;
 
 use proptest::prelude::*;
+use support::admission::{altered, buffers, check, full, is_broken, pool};
 use support::random::builder;
 use support::{BYTE_PER_NANO, Builder, Draws};
-use timebound_bounds::{
-    Admission, AdmissionOptions, Analysis, Breach, Method, Options, Outcome, StreamResult, analyse,
-};
+use timebound_bounds::{Admission, AdmissionOptions, Breach, Outcome, StreamResult};
 use timebound_model::declaration::{ArrivalDecl, Declaration, StreamDecl};
-use timebound_model::{Arrival, Class, Network, Span, StreamId, compile, compile_stream};
-
-fn full(declaration: &Declaration) -> (Network, Analysis) {
-    let network = compile(declaration).expect("a valid network");
-    let options = Options {
-        method: Method::PortByPort,
-        ..Options::default()
-    };
-    let analysis = analyse(&network, &options);
-    (network, analysis)
-}
-
-fn buffers() -> AdmissionOptions {
-    AdmissionOptions {
-        check_buffers: true,
-        ..AdmissionOptions::default()
-    }
-}
-
-/// The same numbers; why there are none may be worded in another way.
-fn same(ours: &StreamResult, theirs: &StreamResult) -> bool {
-    ours.stream == theirs.stream
-        && ours.leaves.len() == theirs.leaves.len()
-        && ours.leaves.iter().zip(&theirs.leaves).all(|(a, b)| {
-            let outcomes = match (&a.outcome, &b.outcome) {
-                (Outcome::Bound { .. }, _) | (_, Outcome::Bound { .. }) => a.outcome == b.outcome,
-                (Outcome::Unsupported { .. }, other) => matches!(other, Outcome::Unsupported { .. }),
-                (Outcome::NoFiniteBound { .. }, other) => matches!(other, Outcome::NoFiniteBound { .. }),
-            };
-            (a.node, &a.receiver) == (b.node, &b.receiver) && outcomes
-        })
-}
-
-/// Compares all streams and ports with a fresh analysis.
-fn check(admission: &Admission, declaration: &Declaration, step: &str) {
-    let (network, analysis) = full(declaration);
-    assert_eq!(admission.len(), network.streams.len(), "{step}");
-    for theirs in &analysis.streams {
-        let id = admission.find(&theirs.stream).expect("the stream is there");
-        let ours = admission.result(id).expect("a result");
-        assert!(
-            same(&ours, theirs),
-            "{step}: {ours:#?} and not {theirs:#?} in {declaration:?}"
-        );
-    }
-    for port in &analysis.ports {
-        assert_eq!(admission.utilisation(port.port), port.utilisation, "{step}");
-    }
-}
-
-/// What is broken in a network, by the full analysis.
-fn is_broken(network: &Network, analysis: &Analysis, with_buffers: bool) -> bool {
-    let missed = network.streams.iter().zip(&analysis.streams).any(|(stream, result)| {
-        stream.deadline.is_some_and(|deadline| {
-            !result.leaves.iter().all(
-                |leaf| matches!(leaf.outcome, Outcome::Bound { from_nominal, .. } if from_nominal <= deadline),
-            )
-        })
-    });
-    let overloaded =
-        |port: &timebound_bounds::PortResult| port.utilisation.numerator >= port.utilisation.denominator;
-    let full = |port: &timebound_bounds::PortResult| {
-        port.classes
-            .iter()
-            .any(|class| class.exceeds_buffer || (with_buffers && class.backlog_bytes.is_none()))
-    };
-    missed
-        || analysis
-            .ports
-            .iter()
-            .any(|port| overloaded(port) || (with_buffers && full(port)))
-}
-
-/// Streams to draw from: those of the builder, some with deadlines, token buckets or no declared arrival.
-fn pool(draws: &mut Draws, declaration: &mut Declaration, floods: bool) -> Vec<StreamDecl> {
-    let mut pool = std::mem::take(&mut declaration.streams);
-    for stream in &mut pool {
-        if draws.chance(20) {
-            let least = draws.within(1, 15) as u32;
-            let most = least + draws.below(8) as u32;
-            stream.arrival = ArrivalDecl::TokenBucket {
-                rate_bps: draws.within(1, 40) * 10_000_000,
-                burst_bytes: u64::from(most) + draws.below(40),
-                min_frame_bytes: least,
-                max_frame_bytes: most,
-            };
-        } else if floods && draws.chance(6) {
-            stream.arrival = ArrivalDecl::Unbounded { max_frame_bytes: 9 };
-        }
-        if draws.chance(30) {
-            stream.deadline_ns = Some(draws.within(20, 900));
-        }
-    }
-    pool
-}
-
-/// Another shape for a stream that is there.
-fn altered(stream: &StreamDecl, draws: &mut Draws) -> StreamDecl {
-    let mut altered = stream.clone();
-    match draws.below(4) {
-        0 => altered.class = draws.below(4) as u8,
-        1 => altered.deadline_ns = draws.chance(50).then(|| draws.within(20, 900)),
-        _ => {
-            if let ArrivalDecl::Periodic {
-                period_ns,
-                jitter_ns,
-                frames_bytes,
-            } = &mut altered.arrival
-            {
-                *period_ns = draws.within(20, 300);
-                *jitter_ns = draws.below(2 * *period_ns);
-                frames_bytes[0] = draws.within(1, 15) as u32;
-            }
-        }
-    }
-    altered
-}
+use timebound_model::{Arrival, Class, Span, StreamId, compile, compile_stream};
 
 /// What a walk saw.
 #[derive(Debug, Default)]
@@ -150,8 +33,8 @@ impl Walk {
             check_buffers: with_buffers,
             ..AdmissionOptions::default()
         };
-        let admission = Admission::new(&network, options);
-        check(&admission, &declaration, "at the start");
+        let mut admission = Admission::new(&network, options);
+        check(&mut admission, &declaration, "at the start");
         Self {
             admission,
             declaration,
@@ -199,7 +82,7 @@ impl Walk {
                 self.seen.refused += 1;
             }
         }
-        check(&self.admission, &self.declaration, "after a request");
+        check(&mut self.admission, &self.declaration, "after a request");
     }
 
     fn remove(&mut self, index: usize) {
@@ -208,7 +91,7 @@ impl Walk {
         let gone = self.admission.remove(id).expect("it leaves");
         assert_eq!(gone.name, stream.name);
         self.seen.removed += 1;
-        check(&self.admission, &self.declaration, "after a removal");
+        check(&mut self.admission, &self.declaration, "after a removal");
     }
 }
 
@@ -383,7 +266,7 @@ fn the_stream_that_would_miss_its_deadline_and_the_port_are_named() {
         )
     );
     assert_eq!(admission.find("new"), None);
-    check(&admission, &builder.declaration, "after the refusal");
+    check(&mut admission, &builder.declaration, "after the refusal");
     // In class 0 it still blocks the slow one; in its class it comes over the link of the other, one frame after the other.
     let found = admission.alternatives(&stream, None).expect("known");
     assert_eq!(found.lowest_class, Some(Class(1)));
@@ -419,7 +302,7 @@ fn an_overloaded_port_is_named_with_its_utilisation() {
     // 0.98 is left at the port of the receiver, where the other two take 0.02: 99 / 102 fits, 99 / 101 does not.
     let found = admission.alternatives(&stream, None).expect("known");
     assert_eq!(found.smallest_period, Some(Span(102)));
-    check(&admission, &builder.declaration, "after asking");
+    check(&mut admission, &builder.declaration, "after asking");
 }
 
 #[test]
@@ -508,7 +391,7 @@ fn misuse_is_an_error_and_changes_nothing() {
     assert!(admission.change(StreamId(9), twin.clone()).is_err());
     assert!(admission.remove(StreamId(9)).is_err());
     assert!(admission.alternatives(&twin, Some(StreamId(9))).is_err());
-    check(&admission, &builder.declaration, "after misuse");
+    check(&mut admission, &builder.declaration, "after misuse");
 }
 
 #[test]
@@ -535,7 +418,7 @@ fn the_state_may_go_to_another_thread() {
     let mut admission = admission_of(&builder);
     is_send(&admission);
     let declaration = builder.declaration.clone();
-    let admission = std::thread::spawn(move || {
+    let mut admission = std::thread::spawn(move || {
         admission.remove(StreamId(1)).expect("there");
         admission
     })
@@ -543,5 +426,5 @@ fn the_state_may_go_to_another_thread() {
     .expect("no panic");
     let mut left = declaration;
     left.streams.truncate(1);
-    check(&admission, &left, "after a thread");
+    check(&mut admission, &left, "after a thread");
 }

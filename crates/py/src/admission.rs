@@ -1,11 +1,11 @@
 //! The class `Admission`: bounds that are kept while streams join and leave.
 
 use crate::network::{invalid, json};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use timebound_bounds::{AdmissionOptions, Decision, Misuse};
+use timebound_bounds::{AdmissionOptions, Decision, Misuse, Refusal};
 use timebound_model::declaration::StreamDecl;
 use timebound_model::{Declaration, Stream, StreamId, compile, compile_stream};
 
@@ -39,15 +39,19 @@ fn misuse(error: &Misuse) -> PyErr {
 }
 
 fn told(decision: Decision) -> PyResult<String> {
-    json(&match decision {
-        Ok(admitted) => serde_json::json!({
+    match decision {
+        Ok(admitted) => json(&serde_json::json!({
             "admitted": true, "result": admitted.result, "touched": admitted.touched,
-        }),
-        Err(refusal) => serde_json::json!({
-            "admitted": false, "total": refusal.total, "breaches": refusal.breaches,
-            "texts": refusal.breaches.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        }),
-    })
+        })),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+fn refused(refusal: &Refusal) -> PyResult<String> {
+    json(&serde_json::json!({
+        "admitted": false, "total": refusal.total, "breaches": refusal.breaches,
+        "texts": refusal.breaches.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    }))
 }
 
 impl Admission {
@@ -57,13 +61,9 @@ impl Admission {
 }
 
 fn id(state: &timebound_bounds::Admission, name: &str) -> PyResult<StreamId> {
-    state.find(name).ok_or_else(|| {
-        problem(
-            "stream.name",
-            &format!("there is no stream named {name:?}"),
-            "name one that was admitted",
-        )
-    })
+    state
+        .find(name)
+        .ok_or_else(|| PyKeyError::new_err(name.to_owned()))
 }
 
 fn compiled(state: &timebound_bounds::Admission, stream: &str) -> PyResult<Stream> {
@@ -109,6 +109,28 @@ impl Admission {
         })
     }
 
+    /// May this stream join? If so it does; the answer need not wait for the new bounds.
+    fn decide(&self, py: Python<'_>, stream: &str) -> PyResult<String> {
+        py.detach(|| {
+            let mut state = self.state();
+            let stream = compiled(&state, stream)?;
+            match state.decide(stream).map_err(|error| misuse(&error))? {
+                Ok(_) => json(&serde_json::json!({ "admitted": true })),
+                Err(refusal) => refused(&refusal),
+            }
+        })
+    }
+
+    /// Works out the bounds that decisions did without.
+    fn settle(&self, py: Python<'_>) {
+        py.detach(|| self.state().settle());
+    }
+
+    /// Are all bounds worked out?
+    fn is_settled(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.state().is_settled())
+    }
+
     /// May the stream of this name become that one? If so it does.
     fn change(&self, py: Python<'_>, name: &str, stream: &str) -> PyResult<String> {
         py.detach(|| {
@@ -142,14 +164,19 @@ impl Admission {
     }
 
     /// The bounds of a stream as they are, as in the answer of `Network.bounds`.
-    fn result(&self, name: &str) -> PyResult<String> {
-        let state = self.state();
-        json(&state.result(id(&state, name)?))
+    fn result(&self, py: Python<'_>, name: &str) -> PyResult<String> {
+        py.detach(|| {
+            let mut state = self.state();
+            let id = id(&state, name)?;
+            json(&state.result(id))
+        })
     }
 
     /// The names of the streams that are there, sorted.
-    fn names(&self) -> Vec<String> {
-        let state = self.state();
-        state.streams().map(|(_, stream)| stream.name.clone()).collect()
+    fn names(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| {
+            let state = self.state();
+            state.streams().map(|(_, stream)| stream.name.clone()).collect()
+        })
     }
 }

@@ -69,14 +69,16 @@ class Admission:
         With `check_buffers` a request is refused, too, if the queue of a class could exceed its room.
 
         Raises:
-            ScenarioError: the network does not compile.
+            ScenarioError: the network does not compile with them.
         """
         declaration = network_of(plan).declaration
         there = [stream.declaration() for stream in streams]
         self._plan = plan
-        self._state = _core.Admission(
-            json.dumps({**declaration, "streams": there}), json.dumps({"check_buffers": check_buffers})
-        )
+        text, options = json.dumps({**declaration, "streams": there}), json.dumps({"check_buffers": check_buffers})
+        try:
+            self._state = _core.Admission(text, options)
+        except ValueError as error:
+            raise self._error(error, "flows") from None
 
     def add(self, stream: Stream) -> Decision:
         """Lets a stream join if every stream with a deadline keeps it and no port is overloaded; else nothing changes.
@@ -86,12 +88,32 @@ class Admission:
         """
         return self._decision(stream, lambda text: self._state.add(text))
 
+    def decide(self, stream: Stream) -> Decision:
+        """The answer of `add`, often long before the new bounds are known: those are worked out by `settle`, or as soon as somebody asks
+        for one. An answer has none of them (`bounds_ns` and `touched` say nothing). Raises as `add`.
+        """
+        answer = json.loads(self._answer(stream, lambda text: self._state.decide(text)))
+        return Decision(True, {}, 0) if answer["admitted"] else _refused(answer)
+
+    def settle(self) -> None:
+        """Works out the bounds that `decide` and `remove` left for later, and makes ready what the next `decide` reads."""
+        self._state.settle()
+
+    @property
+    def is_settled(self) -> bool:
+        """Are all bounds worked out?"""
+        return self._state.is_settled()
+
     def ask(self, stream: Stream) -> Decision:
         """What `add` would answer; nobody joins. Raises as `add`."""
         return self._decision(stream, lambda text: self._state.add(text, only_ask=True))
 
     def change(self, name: str, stream: Stream) -> Decision:
-        """Puts a stream in the place of the one named so, if that may be; else nothing changes. Raises as `add`."""
+        """Puts a stream in the place of the one named so, if that may be; else nothing changes. Raises as `add`.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
         return self._decision(stream, lambda text: self._state.change(name, text))
 
     def remove(self, name: str) -> None:
@@ -100,12 +122,15 @@ class Admission:
         Raises:
             KeyError: there is none of this name.
         """
-        if name not in self.names():
-            raise KeyError(name)
         self._state.remove(name)
 
     def alternatives(self, stream: Stream, replaced: str | None = None) -> Alternatives:
-        """What would still be admitted in the place of `stream`, and of the one named `replaced`. Nothing changes. Raises as `add`."""
+        """What would still be admitted in the place of `stream`, and of the one named `replaced`. Nothing changes.
+
+        Raises:
+            ScenarioError: the stream is none that this network can carry.
+            KeyError: there is none named `replaced`.
+        """
         return Alternatives(**_told(self._answer(stream, lambda text: self._state.alternatives(text, replaced))))
 
     def names(self) -> list[str]:
@@ -118,26 +143,29 @@ class Admission:
         Raises:
             KeyError: there is none of this name.
         """
-        if name not in self.names():
-            raise KeyError(name)
         return _bounds(json.loads(self._state.result(name)))
 
     def _decision(self, stream: Stream, ask: Any) -> Decision:
         answer = json.loads(self._answer(stream, ask))
         if answer["admitted"]:
             return Decision(True, _bounds(answer["result"]), answer["touched"])
-        return Decision(False, {}, 0, tuple(answer["breaches"]), tuple(answer["texts"]), answer["total"])
+        return _refused(answer)
 
     def _answer(self, stream: Stream, ask: Any) -> str:
         try:
             return str(ask(json.dumps(stream.declaration())))
         except ValueError as error:
-            origin = self._plan.origins.get(stream.name, "flows")
-            problems = [
-                problem_at(self._plan.scenario, origin, problem["message"], problem["hint"])
-                for problem in json.loads(str(error))
-            ]
-            raise ScenarioError(problems) from None
+            raise self._error(error, self._plan.origins.get(stream.name, "flows")) from None
+
+    def _error(self, error: ValueError, origin: str) -> ScenarioError:
+        try:
+            found = json.loads(str(error))
+        except json.JSONDecodeError:
+            # A value of another type or range than the core takes, which no scenario gives it.
+            found = [{"message": str(error), "hint": "see `StreamDecl` of crates/model for what a stream may be"}]
+        return ScenarioError(
+            [problem_at(self._plan.scenario, origin, problem["message"], problem["hint"]) for problem in found]
+        )
 
 
 def admit(plan: Plan, flows: tuple[str, ...], *, check_buffers: bool = False) -> list[FlowAnswer]:
@@ -210,6 +238,10 @@ def _check(plan: Plan) -> None:
                 "`timebound predict` gives the bounds with all flows; admission is for flows that answer nothing (UDP)"
             )
             raise ScenarioError([problem_at(plan.scenario, plan.origins[stream.name], message, hint)])
+
+
+def _refused(answer: dict[str, Any]) -> Decision:
+    return Decision(False, {}, 0, tuple(answer["breaches"]), tuple(answer["texts"]), answer["total"])
 
 
 def _bounds(result: dict[str, Any]) -> dict[str, int | None]:

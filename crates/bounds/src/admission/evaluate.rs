@@ -2,19 +2,23 @@
 
 use super::Admission;
 use super::leeway::{MOST, leeway};
+use super::settle::Worker;
 use super::state::{Group, Level as Kept, Now, RANKS};
 use crate::bundle::Bundle;
-use crate::demand::Effort;
+use crate::demand::{Demand, Effort};
 use crate::level::{Level, Release, Scratch, Shift, Sorted, Worst};
 use crate::settled::Outcome;
 
 /// Releases of one level that are listed; beyond that heaps are better.
 const LISTED: usize = 1 << 16;
 
+/// Releases of one stream that are put into a list, or taken out of it, one by one; beyond that the list is made anew when it is read.
+const ONE_BY_ONE: u64 = 64;
+
 /// The bundles of some levels of a port.
-fn bundles(levels: &[Kept], shaped: bool) -> impl Iterator<Item = Bundle<'_>> + Clone {
+pub(super) fn bundles(levels: &[Kept], shaped: bool) -> impl Iterator<Item = Bundle<'_>> + Clone {
     let groups = levels.iter().flat_map(|level| &level.groups);
-    groups.filter_map(move |group| group.bundle(shaped))
+    groups.map(move |group| group.bundle(shaped))
 }
 
 /// The outcome of a level and the end of its busy period.
@@ -79,6 +83,9 @@ impl Admission {
         let old = std::mem::replace(&mut kept.now, now);
         let turned = old.is_unbounded != kept.now.is_unbounded;
         let differs = turned || !same_responses(&old.outcome, &kept.now.outcome);
+        if differs {
+            self.state.known[level as usize].forget();
+        }
         self.journal.level(level, kept, old);
         if turned {
             // What is below it at the port has no bound either, or may have one again.
@@ -149,7 +156,7 @@ impl Admission {
             .iter()
             .flat_map(|level| &level.groups);
         let (mut quiet, mut first) = (u128::from(self.state.levels[index].blocking), u64::MAX);
-        for group in groups.filter(|group| !group.slots.is_empty()) {
+        for group in groups.filter(|group| !group.is_empty) {
             quiet += group.at_once;
             first = first.min(group.first_step);
         }
@@ -184,17 +191,20 @@ impl Admission {
 
     /// Brings the releases of these levels up to date until `horizon`.
     fn list(&mut self, base: usize, index: usize, horizon: u64) -> Option<()> {
-        let merged = &mut self.worker.higher;
-        merged.clear();
+        let Worker { higher, same, .. } = &mut self.worker;
+        higher.clear();
+        same.clear();
         for at in base..=index {
-            self.state.levels[at].list(horizon)?;
-            if at < index {
-                let list = &self.state.levels[at].releases;
-                merged.extend(&list[..list.partition_point(|release| release.at <= horizon)]);
+            let level = &mut self.state.levels[at];
+            level.list(horizon)?;
+            let list = if at < index { &mut *higher } else { &mut *same };
+            for (group, bundle) in level.groups.iter().zip(0u32..) {
+                list.extend(group.releases(bundle, (0, horizon), 0));
             }
         }
         // Runs that are sorted: merged rather than sorted.
-        merged.sort_by_key(|release| release.at);
+        higher.sort_by_key(|release| release.at);
+        same.sort_by_key(|release| release.at);
         Some(())
     }
 
@@ -226,7 +236,7 @@ impl Admission {
             higher: bundles(higher, true),
         };
         let lists: (&[Release], &[Release]) = if first <= horizon {
-            (&kept.releases, &self.worker.higher)
+            (&self.worker.same, &self.worker.higher)
         } else {
             (&[], &[])
         };
@@ -276,39 +286,129 @@ impl Admission {
 }
 
 impl Kept {
-    /// Lists its releases up to `horizon`, unless they are; `None` if there are too many.
-    fn list(&mut self, horizon: u64) -> Option<()> {
-        if self.listed >= horizon {
-            return Some(());
-        }
-        let horizon = horizon.saturating_add(horizon / 8);
-        self.releases.clear();
-        for (group, bundle) in self
-            .groups
-            .iter()
-            .filter(|group| !group.slots.is_empty())
-            .zip(0u32..)
-        {
-            for demand in &group.demands {
-                let mut at = demand.first_step();
-                while at <= horizon {
-                    self.releases.push(Release {
-                        at,
-                        weight: demand.weight(),
-                        bundle,
-                    });
-                    at = at.saturating_add(demand.period());
-                }
-                if self.releases.len() > LISTED {
-                    self.listed = 0;
-                    return None;
-                }
+    /// Lists its releases up to `horizon`; `None` if there are too many.
+    pub(super) fn list(&mut self, horizon: u64) -> Option<()> {
+        let mut count = 0;
+        for group in &mut self.groups {
+            if group.listed < horizon {
+                group.list(horizon.saturating_add(horizon / 8));
+            }
+            count += group.times.len();
+            if count > LISTED {
+                return None;
             }
         }
-        self.releases.sort_unstable_by_key(|release| release.at);
-        self.listed = horizon;
         Some(())
     }
+}
+
+impl Group {
+    /// Lists its releases anew.
+    pub(super) fn list(&mut self, horizon: u64) {
+        let mut list = Vec::with_capacity(self.times.len());
+        for demand in &self.demands {
+            let weight = demand.weight();
+            let room = (LISTED + 1).saturating_sub(list.len());
+            list.extend(releases(demand, horizon).take(room).map(|at| (at, weight)));
+        }
+        list.sort_unstable();
+        self.times.clear();
+        self.sums.clear();
+        self.times.extend(list.iter().map(|(at, _)| *at));
+        let mut sum = 0u64;
+        self.sums.push(0);
+        for (_, weight) in &list {
+            sum = sum.saturating_add(*weight);
+            self.sums.push(sum);
+        }
+        self.listed = if list.len() > LISTED { 0 } else { horizon };
+        self.wanted = self.listed;
+    }
+
+    /// How many releases come up to a time, as far as they are listed.
+    pub(super) fn upto(&self, last: u64) -> usize {
+        if last < self.first_step && !self.is_stale {
+            return 0;
+        }
+        self.times.partition_point(|at| *at <= last)
+    }
+
+    /// Releases from the place `start` up to `last`, each earlier by `rise`.
+    pub(super) fn releases(
+        &self,
+        bundle: u32,
+        (start, last): (usize, u64),
+        rise: u64,
+    ) -> impl Iterator<Item = Release> + '_ {
+        let end = self.upto(last);
+        let start = start.min(end);
+        let (times, before) = (&self.times[start..end], self.sums.get(start..end).unwrap_or(&[]));
+        let after = self.sums.get(start + 1..=end).unwrap_or(&[]);
+        let works = before.iter().zip(after);
+        times.iter().zip(works).map(move |(at, (before, after))| Release {
+            at: at.saturating_sub(rise),
+            weight: after - before,
+            bundle,
+        })
+    }
+
+    /// Does a demand release so often that the list is given up?
+    fn spoils(&mut self, demand: &Demand) -> bool {
+        let spoils = self.listed.saturating_sub(demand.first_step()) / demand.period() >= ONE_BY_ONE;
+        if spoils {
+            self.listed = 0;
+        }
+        spoils
+    }
+
+    /// A demand joins the list, as far as there is one.
+    pub(super) fn enlist(&mut self, demand: &Demand) {
+        if self.spoils(demand) {
+            return;
+        }
+        for at in releases(demand, self.listed) {
+            if self.times.len() > LISTED {
+                self.listed = 0;
+                return;
+            }
+            let place = self.times.partition_point(|known| *known <= at);
+            self.times.insert(place, at);
+            let before = self.sums[place];
+            self.sums.insert(place, before);
+            for sum in &mut self.sums[place + 1..] {
+                *sum = sum.saturating_add(demand.weight());
+            }
+        }
+    }
+
+    /// A demand leaves the list.
+    pub(super) fn delist(&mut self, demand: &Demand) {
+        if self.spoils(demand) {
+            return;
+        }
+        for at in releases(demand, self.listed) {
+            let from = self.times.partition_point(|known| *known < at);
+            let mut same_time = (from..self.times.len()).take_while(|place| self.times[*place] == at);
+            let weighs = |place: usize| self.sums[place + 1] - self.sums[place] == demand.weight();
+            let Some(place) = same_time.find(|place| weighs(*place)) else {
+                debug_assert!(false, "a release that was listed is not");
+                self.listed = 0;
+                return;
+            };
+            self.times.remove(place);
+            self.sums.remove(place);
+            for sum in &mut self.sums[place..] {
+                *sum -= demand.weight();
+            }
+        }
+    }
+}
+
+/// When a demand releases after the first instant, up to `last`.
+fn releases(demand: &Demand, last: u64) -> impl Iterator<Item = u64> + use<> {
+    let period = demand.period();
+    let first = Some(demand.first_step());
+    std::iter::successors(first, move |at| at.checked_add(period)).take_while(move |at| *at <= last)
 }
 
 pub(super) fn same_responses(a: &Outcome, b: &Outcome) -> bool {

@@ -12,7 +12,7 @@ struct SlotBefore {
 
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    transaction: u32,
+    pub(super) transaction: u32,
     slots: Vec<SlotBefore>,
     levels: Vec<(u32, Now)>,
     /// The transaction that touched each stream last.
@@ -32,6 +32,7 @@ impl Journal {
             self.stamps.fill(0);
             state.slots.iter_mut().for_each(|slot| slot.saved = 0);
             state.levels.iter_mut().for_each(|level| level.saved = 0);
+            state.known.iter_mut().for_each(super::facts::Known::recount);
         }
         self.stamps.resize(state.streams.len().max(self.stamps.len()), 0);
         self.slots.clear();
@@ -81,6 +82,8 @@ impl Journal {
             state.set_jitter(slot, (!before.is_late).then_some(jitter), &mut moves);
             state.slots[slot].latest = before.latest;
             state.slots[slot].departure = before.departure;
+            let level = state.slots[slot].level as usize;
+            state.levels[level].slack = None;
         }
         for (level, before) in self.levels.drain(..) {
             state.levels[level as usize].now = before;

@@ -1,8 +1,8 @@
 //! Admission: may this stream join, at once and exactly as a full analysis would say?
 //!
 //! [`Admission`] keeps the bounds of all streams of a network and follows every change of one stream to the numbers that depend on it,
-//! and to no others. After each change they are those that [`crate::analyse`] with [`crate::Method::PortByPort`] gives for the network as it
-//! then is. What a decision demands is [`Admission::add`]'s to say.
+//! and to no others. Whatever it says of them is what [`crate::analyse`] with [`crate::Method::PortByPort`] says of the network as it
+//! is; some are worked out only when somebody asks. What a decision demands is [`Admission::add`]'s to say.
 //!
 //! | file | what |
 //! |---|---|
@@ -11,6 +11,9 @@
 //! | `ranks` | in which order levels are looked at |
 //! | `settle` | from a change to the numbers that follow |
 //! | `evaluate` | what a level answers |
+//! | `ahead` | an answer before the bounds are worked out |
+//! | `sweep` | responses when frames arrive later |
+//! | `facts` | how far jitters may move up while responses stay |
 //! | `leeway` | what need not be worked out again |
 //! | `cycles` | where a cycle may begin again after something became less |
 //! | `journal` | undoing, and comparing with before |
@@ -18,8 +21,10 @@
 //! | `reason` | why there is no bound |
 //! | `search` | what would still be admitted |
 
+mod ahead;
 mod cycles;
 mod evaluate;
+mod facts;
 mod journal;
 mod leeway;
 mod ranks;
@@ -28,6 +33,7 @@ mod search;
 mod settle;
 mod slots;
 mod state;
+mod sweep;
 mod verdict;
 
 pub use search::Alternatives;
@@ -35,6 +41,7 @@ pub use verdict::{Breach, Refusal};
 
 use crate::layout::crossing;
 use crate::result::{HopResult, LeafResult, Outcome, StreamResult, Utilisation};
+use ahead::Ahead;
 use journal::Journal;
 use ranks::{Queue, Ranks};
 use settle::{Moves, Worker};
@@ -105,6 +112,23 @@ pub struct Admission {
     journal: Journal,
     worker: Worker,
     names: BTreeMap<String, u32>,
+    ahead: Ahead,
+    owed: Owed,
+}
+
+/// What changed since the bounds were last worked out.
+#[derive(Debug, Default)]
+struct Owed {
+    levels: Vec<u32>,
+    streams: Vec<u32>,
+    /// May anything have become less?
+    less: bool,
+}
+
+/// A stream that joined; its bounds are [`Admission::result`]'s to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joined {
+    pub id: StreamId,
 }
 
 impl Admission {
@@ -128,6 +152,8 @@ impl Admission {
             journal: Journal::default(),
             worker: Worker::new(),
             names: BTreeMap::new(),
+            ahead: Ahead::default(),
+            owed: Owed::default(),
         };
         admission.journal.begin(&mut admission.state);
         admission.sort();
@@ -142,7 +168,8 @@ impl Admission {
             admission.mark_stream(id);
         }
         // Nothing refuses a network that is already there: cycles that do not settle get no bound.
-        let _ = admission.settle(Moves::Up, true);
+        let _ = admission.follow_all(Moves::Up, true);
+        admission.prepare();
         admission.journal.begin(&mut admission.state);
         admission
     }
@@ -181,6 +208,89 @@ impl Admission {
         Ok(self.exchange(None, stream, true))
     }
 
+    /// May this stream join? If so it does. The answer is that of [`Admission::add`], but it need not wait for the new bounds: where a
+    /// proof does without them that nobody will miss a deadline, they are worked out by [`Admission::settle`], or as soon as somebody asks for
+    /// one of them. Such requests may follow one another.
+    ///
+    /// # Errors
+    /// [`Misuse::Duplicate`].
+    pub fn decide(&mut self, stream: Stream) -> Result<Result<Joined, Refusal>, Misuse> {
+        self.is_free(&stream.name, None)?;
+        if let Some(id) = self.answer_ahead(&stream, true) {
+            return Ok(Ok(Joined { id }));
+        }
+        let decision = self.exchange(None, stream, true);
+        Ok(decision.map(|admitted| Joined { id: admitted.id }))
+    }
+
+    /// The id of the stream if it is sure that it may join; with `keep` it then does.
+    fn answer_ahead(&mut self, stream: &Stream, keep: bool) -> Option<StreamId> {
+        if self.options.check_buffers {
+            return None;
+        }
+        // What was late before a stream left may be in time now, and may then not be late again.
+        if self.owed.less && self.is_any_late() {
+            self.catch_up();
+        }
+        let was_settled = self.is_settled();
+        let found = self.join_ahead(stream, keep);
+        if found.is_some() || was_settled {
+            return found;
+        }
+        self.catch_up();
+        self.join_ahead(stream, keep)
+    }
+
+    fn join_ahead(&mut self, stream: &Stream, keep: bool) -> Option<StreamId> {
+        self.ranks.learn(&stream.tree);
+        self.sort();
+        let new = self.state.allot(&self.network, stream.clone());
+        let mut dirty = Vec::new();
+        self.state.attach(&self.network, new, None, &mut dirty);
+        let sure = self.overloads(new, &[]).is_empty() && self.is_sure(new, &dirty);
+        if sure && keep {
+            self.owed.levels.append(&mut dirty);
+            self.owed.streams.push(new);
+            self.names.insert(stream.name.clone(), new);
+        } else {
+            if sure {
+                self.retract(&dirty);
+            }
+            self.state.detach(&self.network, new, &mut dirty);
+            self.state.release(new);
+        }
+        sure.then_some(verdict::public(new))
+    }
+
+    /// Are all bounds worked out?
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.owed.levels.is_empty() && self.owed.streams.is_empty()
+    }
+
+    /// Works out the bounds that are still owed, and makes ready what the next [`Admission::decide`] reads. Nothing else needs it: whoever
+    /// asks for bounds gets those of the streams that are there.
+    pub fn settle(&mut self) {
+        self.catch_up();
+        self.prepare();
+    }
+
+    /// Works out the bounds that are still owed.
+    fn catch_up(&mut self) {
+        if self.is_settled() {
+            return;
+        }
+        let owed = std::mem::take(&mut self.owed);
+        self.ahead.forget(&mut self.state.rises);
+        self.journal.begin(&mut self.state);
+        self.mark(&owed.levels);
+        owed.streams.iter().for_each(|id| self.mark_stream(*id));
+        let moves = if owed.less { Moves::UpAndDown } else { Moves::Up };
+        // Those that joined have a bound, and less than that has one, too.
+        let _ = self.follow_all(moves, true);
+        self.journal.begin(&mut self.state);
+    }
+
     /// What [`Admission::add`] would answer; nothing joins.
     ///
     /// # Errors
@@ -201,19 +311,25 @@ impl Admission {
         Ok(self.exchange(Some(id.0), stream, true))
     }
 
-    /// Takes a stream out, which is never refused, and returns it. Ids of streams that left are given to later ones.
+    /// Takes a stream out, which is never refused, and returns it. Ids of streams that left are given to later ones. The bounds of the others
+    /// are worked out when somebody asks for them, or by [`Admission::settle`]; at once where routes form a cycle.
     ///
     /// # Errors
     /// [`Misuse::Unknown`].
     pub fn remove(&mut self, id: StreamId) -> Result<Stream, Misuse> {
         self.stream(id).ok_or(Misuse::Unknown(id))?;
-        self.journal.begin(&mut self.state);
         let mut dirty = Vec::new();
         self.state.detach(&self.network, id.0, &mut dirty);
-        self.mark(&dirty);
-        let _ = self.settle(Moves::UpAndDown, true);
+        let in_cycle = dirty.iter().any(|level| self.ranks.is_in_cycle(*level));
+        self.owed.levels.append(&mut dirty);
+        self.owed.streams.retain(|owed| *owed != id.0);
+        self.owed.less = true;
         let stream = self.state.release(id.0).ok_or(Misuse::Unknown(id))?;
         self.names.remove(&stream.name);
+        if in_cycle {
+            // Nobody answers there without the bounds.
+            self.catch_up();
+        }
         Ok(stream)
     }
 
@@ -226,6 +342,7 @@ impl Admission {
 
     /// Puts a stream in the place of another or of none.
     fn exchange(&mut self, old: Option<u32>, stream: Stream, keep: bool) -> Decision {
+        self.catch_up();
         self.ranks.learn(&stream.tree);
         self.sort();
         self.journal.begin(&mut self.state);
@@ -242,7 +359,7 @@ impl Admission {
         let verdict = Refusal::of(self.overloads(new, &before)).and_then(|()| {
             self.mark(&dirty);
             self.mark_stream(new);
-            if let Err(unsettled) = self.settle(moves, false) {
+            if let Err(unsettled) = self.follow_all(moves, false) {
                 let port = PortId(unsettled.level / state::RANKS as u32);
                 let name = self.network.port_name(port);
                 return Refusal::of(vec![Breach::Unsettled { port, name }]);
@@ -331,7 +448,8 @@ impl Admission {
 
     /// The bounds of a stream as they are now, as in [`crate::Analysis::streams`]; the wording of a reason may differ.
     #[must_use]
-    pub fn result(&self, id: StreamId) -> Option<StreamResult> {
+    pub fn result(&mut self, id: StreamId) -> Option<StreamResult> {
+        self.catch_up();
         self.stream(id).map(|_| self.result_of(id.0))
     }
 
@@ -341,13 +459,13 @@ impl Admission {
         self.state.utilisation(self.lowest(port))
     }
 
-    /// Evaluations of a class at a port that the last request took.
+    /// Evaluations of a class at a port that it took when bounds were last worked out.
     #[must_use]
     pub const fn evaluations(&self) -> u64 {
         self.worker.evaluations
     }
 
-    /// How often the last request moved arrivals of a class at a port, or of one above it, and provably left its responses as they were.
+    /// How often arrivals of a class at a port, or of one above it, moved then and provably left its responses as they were.
     #[must_use]
     pub const fn spared(&self) -> u64 {
         self.worker.spared

@@ -13,7 +13,7 @@ const MOST_ROUTES: usize = 1 << 24;
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
     /// The ports that follow each port on a route.
-    next: Vec<Vec<u32>>,
+    pub(super) next: Vec<Vec<u32>>,
     /// Levels in order, and where each stands.
     pub(super) order: Vec<u32>,
     pub(super) position: Vec<u32>,
@@ -45,6 +45,12 @@ impl Ranks {
             }
         }
         ranks
+    }
+
+    /// Does a level read what it answers itself, by way of others?
+    pub(super) fn is_in_cycle(&self, level: u32) -> bool {
+        let (start, end) = self.component[self.position[level as usize] as usize];
+        end - start > 1
     }
 
     fn add(&mut self, port: PortId, after: PortId) {

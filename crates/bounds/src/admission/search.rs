@@ -75,7 +75,8 @@ impl Search<'_> {
         let mut stream = self.stream.clone();
         change(&mut stream);
         self.decisions += 1;
-        self.admission.exchange(self.replaced, stream, false).is_ok()
+        (self.replaced.is_none() && self.admission.answer_ahead(&stream, false).is_some())
+            || self.admission.exchange(self.replaced, stream, false).is_ok()
     }
 
     fn smallest_period(&mut self) -> Option<Span> {

@@ -39,8 +39,9 @@ pub(super) struct Worker {
     pub(super) effort: Effort,
     pub(super) evaluations: u64,
     pub(super) spared: u64,
-    /// Releases above a level, and moves.
+    /// Releases above a level and its own, and moves.
     pub(super) higher: Vec<Release>,
+    pub(super) same: Vec<Release>,
     pub(super) moves: Vec<Move>,
     /// Slots and their new arrivals or departures.
     times: Vec<(u32, u64)>,
@@ -54,6 +55,7 @@ impl Worker {
             evaluations: 0,
             spared: 0,
             higher: Vec::new(),
+            same: Vec::new(),
             moves: Vec::new(),
             times: Vec::new(),
         }
@@ -98,7 +100,7 @@ impl Admission {
     }
 
     /// Follows what is marked to its end. With `give_up`, cycles that do not settle within the computing limit get no bound.
-    pub(super) fn settle(&mut self, moves: Moves, give_up: bool) -> Result<(), Unsettled> {
+    pub(super) fn follow_all(&mut self, moves: Moves, give_up: bool) -> Result<(), Unsettled> {
         self.worker.begin(self.state.hops);
         let mut from = 0;
         while let Some(first) = self.queue.next(from) {
@@ -206,10 +208,12 @@ impl Admission {
             groups[data.group as usize].demands[data.place as usize].jitter()
         });
         std::hint::black_box(jitters.fold(0, |all, jitter| all | jitter));
-        let mut is_other = false;
+        let (mut is_other, mut up) = (false, 0);
         for &(slot, latest) in &arrivals {
+            up = up.max(latest.saturating_sub(self.state.slots[slot as usize].latest));
             is_other |= self.arrive_at(slot, latest);
         }
+        self.move_up(level, up);
         self.worker.times = arrivals;
         is_other
     }
@@ -239,13 +243,38 @@ impl Admission {
             parent => self.state.slots[parent as usize].departure,
         };
         let latest = before.saturating_add(data.traversal);
-        latest != data.latest && self.arrive_at(slot, latest)
+        if latest == data.latest {
+            return false;
+        }
+        let (level, up) = (data.level as usize, latest.saturating_sub(data.latest));
+        self.move_up(level, up);
+        self.arrive_at(slot, latest)
+    }
+
+    /// Slots of a level moved up by as much as `up`.
+    fn move_up(&mut self, level: usize, up: u64) {
+        if up > 0 {
+            let last = (level / RANKS + 1) * RANKS;
+            let transaction = self.journal.transaction;
+            let (start, end) = self.ranks.component[self.ranks.position[level] as usize];
+            for below in level..last {
+                if end - start > 1 {
+                    // Round by round moves add up.
+                    self.state.known[below].forget();
+                } else {
+                    self.state.known[below].move_up(up, transaction);
+                }
+            }
+        }
     }
 
     fn arrive_at(&mut self, slot: u32, latest: u64) -> bool {
         self.journal.slot(slot, &mut self.state);
         let data = &mut self.state.slots[slot as usize];
         data.latest = latest;
+        if latest <= HORIZON {
+            self.state.farthest = self.state.farthest.max(latest);
+        }
         let jitter = (latest <= HORIZON).then(|| latest.saturating_sub(data.earliest));
         self.state
             .set_jitter(slot as usize, jitter, &mut self.worker.moves)
@@ -304,6 +333,7 @@ impl Admission {
         let data = &mut self.state.slots[slot as usize];
         data.departure = at;
         if data.is_leaf {
+            self.state.levels[data.level as usize].slack = None;
             let rest = &self.state.rest[slot as usize];
             self.journal.touch(rest.stream);
             if at > rest.limit {

@@ -1,12 +1,12 @@
 //! What an admission state keeps: flows in slots, slots in groups, groups in levels. Everything here is bookkeeping, and depends on
 //! what is in the state alone, never on how it came to be there.
 
+use super::facts::Known;
 use super::leeway::{Leeway, Move};
 use super::slots::{Rest, Slot};
 use crate::bundle::{Bundle, Line, ONE};
 use crate::demand::{Demand, surely_fits};
 use crate::layout::{Flow, Frames, NONE, shaping};
-use crate::level::Release;
 use crate::result::Utilisation;
 use crate::settled::{NEVER, Outcome};
 use std::collections::BTreeMap;
@@ -15,32 +15,49 @@ use timebound_model::{Class, Discipline, Network, PortId, Stream, WireBytes};
 /// Levels of a port: one for each class, most urgent first; a FIFO port uses the first.
 pub(super) const RANKS: usize = 8;
 
-/// Slots of a level that come over one link.
+/// Slots of a level that come over one link. What most looks need stands in its first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Group {
-    pub(super) input: u32,
-    pub(super) slots: Vec<u32>,
-    pub(super) demands: Vec<Demand>,
     pub(super) at_once: u128,
-    pub(super) weight: u128,
     pub(super) first_step: u64,
+    pub(super) line: Option<Line>,
+    pub(super) input: u32,
+    /// Its number among all groups.
+    pub(super) id: u32,
     /// Is `first_step` to be looked for again?
     pub(super) is_stale: bool,
-    pub(super) line: Option<Line>,
+    pub(super) is_empty: bool,
+    /// When it releases after the first instant, in order, complete up to `listed`.
+    pub(super) times: Vec<u64>,
+    /// Work of the first so many of these releases.
+    pub(super) sums: Vec<u64>,
+    pub(super) listed: u64,
+    /// How far they were listed when they were last complete.
+    pub(super) wanted: u64,
+    pub(super) slots: Vec<u32>,
+    pub(super) demands: Vec<Demand>,
+    pub(super) weight: u128,
     frames: Frames,
 }
 
 impl Group {
-    const fn new(input: u32) -> Self {
+    const fn new(input: u32, id: u32) -> Self {
         Self {
+            at_once: 0,
+            first_step: u64::MAX,
+            line: None,
             input,
+            id,
+            is_stale: false,
+            is_empty: true,
+            times: Vec::new(),
+            sums: Vec::new(),
+            listed: 0,
+            wanted: 0,
             slots: Vec::new(),
             demands: Vec::new(),
-            at_once: 0,
             weight: 0,
-            first_step: u64::MAX,
-            is_stale: false,
-            line: None,
             frames: Frames::NONE,
         }
     }
@@ -56,44 +73,47 @@ impl Group {
     }
 }
 
-/// Slots of one class at a port.
+/// Slots of one class at a port. What most looks need stands in its first two cache lines.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub(super) struct Level {
     pub(super) groups: Vec<Group>,
     pub(super) slots: usize,
+    pub(super) blocking: u64,
+    /// By how much departures to receivers may grow at least before one misses its deadline; none: to be looked for.
+    pub(super) slack: Option<u64>,
+    /// Slots whose arrivals have no bound.
+    pub(super) late: u32,
+    /// To be evaluated, whatever its pending slots say.
+    pub(super) must: bool,
+    pub(super) now: Now,
     /// Transmission times of its frames and how many slots have them; sorted.
     pub(super) owns: Vec<(u64, u32)>,
     /// Sum of [`Demand::share`].
     shares: u128,
-    pub(super) blocking: u64,
-    /// Slots whose arrivals have no bound.
-    pub(super) late: u32,
-    pub(super) now: Now,
-    /// To be evaluated, whatever its pending slots say.
-    pub(super) must: bool,
     pub(super) saved: u32,
-    /// Its releases after the first instant, in order, complete up to `listed`.
-    pub(super) releases: Vec<Release>,
-    pub(super) listed: u64,
     /// The leeway to try next; 0: none was tried.
     pub(super) leeway: u64,
 }
 
 /// What an evaluation of a level found.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Now {
-    pub(super) outcome: Outcome,
     pub(super) is_unbounded: bool,
-    /// Releases after this window do not count.
-    pub(super) end: u64,
-    /// Could less jitter of the present flows make its responses shorter?
-    pub(super) is_busy: bool,
     /// Its cycle was given up.
     pub(super) gave_up: bool,
+    /// Could less jitter of the present flows make its responses shorter?
+    pub(super) is_busy: bool,
+    /// Did any release move? Then the responses are the same, and the cases that lead to them may be others.
+    pub(super) is_moved: bool,
+    /// Releases after this window do not count.
+    pub(super) end: u64,
+    /// No frame of the class starts earlier in its worst case; 0: nothing is known.
+    pub(super) first: u64,
+    pub(super) outcome: Outcome,
     /// How far releases may move before the responses change; none: every move before `end` counts.
     pub(super) leeway: Option<Box<Leeway>>,
-    /// Did any move? Then the responses are the same, and the cases that lead to them may be others.
-    pub(super) is_moved: bool,
 }
 
 impl Now {
@@ -153,6 +173,14 @@ pub(super) struct State {
     pub(super) free_streams: Vec<u32>,
     /// Slots of all present flows.
     pub(super) hops: usize,
+    /// By level.
+    pub(super) known: Vec<Known>,
+    /// No slot's latest arrival was ever after that.
+    pub(super) farthest: u64,
+    /// By group: by how much its slots may arrive later than kept ([`super::ahead`]).
+    pub(super) rises: Vec<u64>,
+    /// By level: the groups whose slots come from it, and how many of them.
+    pub(super) feeds: Vec<Vec<Feed>>,
 }
 
 /// Why the analysis of the state does not cover a port.
@@ -191,6 +219,8 @@ impl State {
                 .map(|_| Level::default())
                 .collect(),
             pending: vec![Vec::new(); network.ports.len() * RANKS],
+            known: vec![Known::default(); network.ports.len() * RANKS],
+            feeds: vec![Vec::new(); network.ports.len() * RANKS],
             ..Self::default()
         }
     }
@@ -237,25 +267,34 @@ impl State {
     }
 
     fn attach_slot(&mut self, network: &Network, flow: &Flow, slot: usize, jitter: u64) {
-        let input = match self.slots[slot].parent {
+        let from = match self.slots[slot].parent {
             NONE => NONE,
-            parent => self.slots[parent as usize].level / RANKS as u32,
+            parent => self.slots[parent as usize].level,
         };
+        let input = if from == NONE { NONE } else { from / RANKS as u32 };
         let data = &mut self.slots[slot];
         let port = &network.ports[data.level as usize / RANKS];
         let level = &mut self.levels[data.level as usize];
         let found = level.groups.iter().position(|group| group.input == input);
         let index = found.unwrap_or_else(|| {
-            level.groups.push(Group::new(input));
+            level.groups.push(Group::new(input, self.rises.len() as u32));
+            self.rises.push(0);
             level.groups.len() - 1
         });
         let demand = Demand::new(flow.period, flow.passage(port.rate).1, jitter);
         if !data.is_late {
             data.latest = data.earliest.saturating_add(jitter);
+            self.farthest = self.farthest.max(data.latest);
         }
-        level.listed = 0;
+        level.slack = None;
+        if from != NONE {
+            let id = level.groups[index].id;
+            feed(&mut self.feeds[from as usize], (data.level, id), 1);
+        }
         let group = &mut level.groups[index];
+        group.enlist(&demand);
         (data.group, data.place) = (index as u32, group.slots.len() as u32);
+        group.is_empty = false;
         group.slots.push(slot as u32);
         group.demands.push(demand);
         group.at_once += u128::from(demand.at_once());
@@ -295,10 +334,17 @@ impl State {
     fn detach_slot(&mut self, network: &Network, slot: usize) -> u64 {
         let data = self.slots[slot];
         let level = &mut self.levels[data.level as usize];
-        level.listed = 0;
+        level.slack = None;
+        if data.parent != NONE {
+            let from = self.slots[data.parent as usize].level;
+            let id = level.groups[data.group as usize].id;
+            feed(&mut self.feeds[from as usize], (data.level, id), -1);
+        }
         let group = &mut level.groups[data.group as usize];
         let demand = group.demands.swap_remove(data.place as usize);
+        group.delist(&demand);
         group.slots.swap_remove(data.place as usize);
+        group.is_empty = group.slots.is_empty();
         if let Some(moved) = group.slots.get(data.place as usize) {
             self.slots[*moved as usize].place = data.place;
         }
@@ -348,6 +394,9 @@ impl State {
                 let is_emptied = level == own && known.slots == 0;
                 if is_emptied || (known.slots > 0 && (level >= own || differs)) {
                     dirty.push(level as u32);
+                    if present {
+                        self.known[level].forget();
+                    }
                 }
             }
         }
@@ -379,11 +428,35 @@ impl State {
             };
         }
         let group = &mut level.groups[data.group as usize];
-        let demand = &mut group.demands[data.place as usize];
+        let demand = &group.demands[data.place as usize];
         let Some(jitter) = jitter.filter(|jitter| *jitter != demand.jitter()) else {
             return is_other;
         };
-        level.listed = 0;
+        group.listed = 0;
+        is_other | self.move_releases(slot, jitter, moves)
+    }
+
+    /// Gives a slot this jitter where its level's releases are listed, and they stay so.
+    pub(super) fn place(&mut self, slot: usize, jitter: u64) {
+        let data = self.slots[slot];
+        let group = &mut self.levels[data.level as usize].groups[data.group as usize];
+        let demand = group.demands[data.place as usize];
+        if demand.jitter() == jitter {
+            return;
+        }
+        group.delist(&demand);
+        self.move_releases(slot, jitter, &mut Vec::new());
+        let group = &mut self.levels[data.level as usize].groups[data.group as usize];
+        let demand = group.demands[data.place as usize];
+        group.enlist(&demand);
+    }
+
+    /// The move is added to `moves`; true if there is more to it.
+    fn move_releases(&mut self, slot: usize, jitter: u64, moves: &mut Vec<Move>) -> bool {
+        let data = &self.slots[slot];
+        let group = &mut self.levels[data.level as usize].groups[data.group as usize];
+        let demand = &mut group.demands[data.place as usize];
+        let mut is_other = false;
         let old = *demand;
         demand.set_jitter(jitter);
         if old.at_once() != demand.at_once() {
@@ -449,16 +522,42 @@ impl Group {
         self.line = input.map(|input| shaping(network, input, port, self.frames));
     }
     pub(super) fn is_slow(&self) -> bool {
-        !self.slots.is_empty() && self.line.is_some_and(|line| line.slope < ONE)
+        !self.is_empty && self.line.is_some_and(|line| line.slope < ONE)
     }
-    /// With these demands in place of its own, if any.
-    pub(super) fn bundle<'a>(&'a self, shaped: bool) -> Option<Bundle<'a>> {
-        (!self.slots.is_empty()).then(|| Bundle {
+    /// Nothing at all where it is empty, so that its place among the bundles is that among the groups.
+    pub(super) fn bundle<'a>(&'a self, shaped: bool) -> Bundle<'a> {
+        Bundle {
             demands: &self.demands,
             at_once: u64::try_from(self.at_once).unwrap_or(u64::MAX),
-            first_step: self.first_step,
-            line: self.line.filter(|_| shaped),
-        })
+            first_step: if self.is_empty { u64::MAX } else { self.first_step },
+            line: self.line.filter(|_| shaped && !self.is_empty),
+        }
+    }
+}
+
+/// A group that is fed by a port.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Feed {
+    pub(super) level: u32,
+    pub(super) group: u32,
+    slots: u32,
+}
+
+/// Counts slots of a group that come from a port.
+fn feed(feeds: &mut Vec<Feed>, (level, group): (u32, u32), more: i32) {
+    let found = feeds.iter().position(|feed| feed.level == level);
+    let place = found.unwrap_or_else(|| {
+        feeds.push(Feed {
+            level,
+            group,
+            slots: 0,
+        });
+        feeds.len() - 1
+    });
+    let feed = &mut feeds[place];
+    feed.slots = feed.slots.saturating_add_signed(more);
+    if feed.slots == 0 {
+        feeds.swap_remove(place);
     }
 }
 

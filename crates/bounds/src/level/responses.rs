@@ -48,6 +48,42 @@ pub(super) fn bounded(work: u128) -> Option<u64> {
     u64::try_from(work).ok().filter(|work| *work <= HORIZON)
 }
 
+/// Which steps of `H` a start passes: with `K` ahead of it and all steps before the `i`-th, it passes that one if the step is at most at
+/// `K + H` so far. So the first step that is not passed is the first at which the largest "time of a step less `H` before it" is above `K`.
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    /// By step: that largest difference (0 if it is below), and `H` before it; then `H` after all.
+    steps: Vec<(u64, u64)>,
+}
+
+impl Starts {
+    fn fill(&mut self, at_once: u64, steps: &[(u64, u64)]) {
+        self.steps.clear();
+        self.steps.reserve(steps.len() + 1);
+        let (mut most, mut higher) = (0, at_once);
+        for &(at, added) in steps {
+            most = at.saturating_sub(higher).max(most);
+            self.steps.push((most, higher));
+            higher += added;
+        }
+        self.steps.push((u64::MAX, higher));
+    }
+    /// How many steps are passed with `ahead`, at least `from`.
+    fn passed(&self, ahead: u64, mut from: usize) -> usize {
+        while self.steps[from].0 <= ahead {
+            from += 1;
+        }
+        from
+    }
+    /// The same where `to` are passed with more.
+    fn passed_within(&self, ahead: u64, to: usize) -> usize {
+        self.steps[..to].partition_point(|(most, _)| *most <= ahead)
+    }
+    fn higher(&self, passed: usize) -> u64 {
+        self.steps[passed].1
+    }
+}
+
 /// Walks along `S` with the steps of `H`.
 struct Walk<'a> {
     /// `B - C_i`; what `S` adds to is never less than nothing.
@@ -139,6 +175,43 @@ impl Responses<'_> {
                 })
             }
         }
+    }
+
+    /// The response times alone of frames, where they are longer than what is `found` of them: transmission times and responses. Frames of
+    /// slow lines it does not know: all slopes are 1 or more, or 0.
+    pub(crate) fn longest(&self, starts: &mut Starts, found: &mut [(u64, u64)]) -> Option<()> {
+        let Form::Exact {
+            vertices,
+            at_once,
+            steps,
+        } = &self.form
+        else {
+            return None;
+        };
+        starts.fill(*at_once, steps);
+        let shortest = |found: &[(u64, u64)]| found.iter().map(|(_, response)| *response).min();
+        let (mut passed, mut least) = (0, shortest(found)?);
+        let mut see = |t: u64, same: u64| {
+            // A frame is sent by the time at which one that takes no time at all could begin.
+            let work = self.blocking + same;
+            passed = starts.passed(work, passed);
+            if (work + starts.higher(passed)).saturating_sub(t) <= least {
+                return;
+            }
+            for (frame, longest) in &mut *found {
+                let ahead = work.saturating_sub(*frame);
+                let start = ahead + starts.higher(starts.passed_within(ahead, passed));
+                *longest = (start + *frame).saturating_sub(t).max(*longest);
+            }
+            least = shortest(found).unwrap_or(u64::MAX);
+        };
+        for (index, vertex) in vertices.iter().enumerate() {
+            if index > 0 && vertices[index - 1].slope > 0 {
+                see(vertex.t, vertex.before);
+            }
+            see(vertex.t, vertex.after);
+        }
+        Some(())
     }
 
     /// No release after this window counted; `None` where all of them do.

@@ -67,3 +67,27 @@ impl Steps for Sorted<'_> {
         })
     }
 }
+
+/// Sorted releases as they are; some may be there in the first instant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listed<'a>(pub(crate) &'a [Release]);
+
+impl Steps for Listed<'_> {
+    fn next(&self) -> u64 {
+        self.0.first().map_or(u64::MAX, |release| release.at)
+    }
+    fn take(&mut self, until: u64) -> Option<Step> {
+        let (first, rest) = self.0.split_first()?;
+        if first.at > until {
+            return None;
+        }
+        self.0 = rest;
+        Some(Step {
+            at: first.at,
+            period: 0,
+            weight: first.weight,
+            bundle: first.bundle,
+            left: u64::MAX,
+        })
+    }
+}

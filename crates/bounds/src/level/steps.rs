@@ -10,7 +10,7 @@ const PIECES: u64 = 32;
 
 /// The next release of a demand; the earliest is the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step {
+pub(crate) struct Step {
     pub(super) at: u64,
     pub(super) period: u64,
     pub(super) weight: u64,
@@ -110,7 +110,7 @@ pub(crate) fn held_back(line: Line, at_once: u64, window: u64) -> u64 {
 }
 
 /// Releases in the order of their times.
-pub(super) trait Steps {
+pub(crate) trait Steps {
     /// When the next one comes; never if there is none.
     fn next(&self) -> u64;
     /// The next one that is not after `until`.

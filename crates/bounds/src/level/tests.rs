@@ -370,3 +370,138 @@ fn a_slow_line_above_holds_back_what_comes_at_once() {
     }
     assert!(less > 100, "only {less} of {examined} are the tighter for it");
 }
+
+/// Releases of bundles after the first instant, up to `horizon`, sorted.
+fn listed(bundles: &[Bundle<'_>], horizon: u64) -> Vec<Release> {
+    let mut list = Vec::new();
+    for (bundle, index) in bundles.iter().zip(0u32..) {
+        for demand in bundle.demands {
+            let mut at = demand.first_step();
+            while at <= horizon {
+                list.push(Release {
+                    at,
+                    weight: demand.weight(),
+                    bundle: index,
+                });
+                at += demand.period();
+            }
+        }
+    }
+    list.sort_by_key(|release| release.at);
+    list
+}
+
+/// Response times alone, found by halving, are those of the walk; so they are where what comes before the first start is counted at once.
+#[test]
+fn the_longest_responses_are_those_of_the_worst_cases() {
+    let mut state = 11u64;
+    let mut draw = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut examined, mut counted) = (0, 0);
+    while examined < 3_000 {
+        let mut load = 0.0;
+        let mut demands = |draw: &mut dyn FnMut(u64) -> u64, count: u64| -> Vec<Demand> {
+            (0..count)
+                .map(|_| {
+                    let (period, weight) = (40 + draw(160), 1 + draw(12));
+                    load += weight as f64 / period as f64;
+                    demand(weight, period, draw(2 * period))
+                })
+                .collect()
+        };
+        let count = 1 + draw(3);
+        let same: Vec<(Vec<Demand>, Option<Line>)> = (0..count)
+            .map(|_| {
+                let count = 1 + draw(4);
+                let list = demands(&mut draw, count);
+                let base = list.iter().map(Demand::weight).max().unwrap_or(0) + draw(5);
+                let slope = ONE * (1 + draw(3));
+                (list, (draw(2) > 0).then_some(Line { base, slope }))
+            })
+            .collect();
+        let count = draw(6);
+        let above = demands(&mut draw, count);
+        if load >= 0.95 {
+            continue;
+        }
+        examined += 1;
+        let same: Vec<Bundle<'_>> = same
+            .iter()
+            .map(|(list, line)| Bundle {
+                line: *line,
+                ..Bundle::plain(list)
+            })
+            .collect();
+        let higher = [Bundle::plain(&above)];
+        let level = Level {
+            blocking: draw(15),
+            same: same.iter().copied(),
+            higher: higher.iter().copied(),
+        };
+        let horizon = 1 << 14;
+        let lists = (listed(&same, horizon), listed(&higher, horizon));
+        let mut scratch = Scratch::default();
+        let mut effort = Effort::for_hops(1);
+        let both = (Listed(&lists.0), Listed(&lists.1));
+        let found = level
+            .responses_of_lists(both, horizon, &mut scratch, &mut effort)
+            .expect("finite");
+        let owns: Vec<u64> = same
+            .iter()
+            .flat_map(|bundle| bundle.demands.iter().map(Demand::weight))
+            .collect();
+        let worst: Vec<Worst> = owns.iter().map(|own| found.of(*own).expect("finite")).collect();
+        let mut starts = Starts::default();
+        let none: Vec<(u64, u64)> = owns.iter().map(|own| (*own, 0)).collect();
+        let mut longest = none.clone();
+        found.longest(&mut starts, &mut longest).expect("exact");
+        let expected: Vec<(u64, u64)> = owns
+            .iter()
+            .zip(&worst)
+            .map(|(own, worst)| (*own, worst.response))
+            .collect();
+        assert_eq!(longest, expected);
+        let known = worst[draw(worst.len() as u64) as usize].response;
+        let mut longer: Vec<(u64, u64)> = owns.iter().map(|own| (*own, known)).collect();
+        found.longest(&mut starts, &mut longer).expect("exact");
+        let not_shorter = expected
+            .iter()
+            .map(|(own, response)| (*own, known.max(*response)));
+        assert!(longer.iter().copied().eq(not_shorter));
+        // The least start: that of the largest frame at t = 0.
+        let largest = owns.iter().copied().max().unwrap_or(0);
+        let at_first = same.iter().fold(level.blocking, |sum, bundle| {
+            sum + bundle
+                .line
+                .map_or(bundle.at_once, |line| bundle.at_once.min(line.base))
+        });
+        let mut start = at_first.saturating_sub(largest);
+        let ahead = start;
+        loop {
+            let next = ahead + above.iter().map(|demand| demand.within(start)).sum::<u64>();
+            if next == start {
+                break;
+            }
+            start = next;
+        }
+        let passed = lists.1.partition_point(|release| release.at <= start);
+        counted += usize::from(passed > 0);
+        let at_once = higher[0].at_once
+            + lists.1[..passed]
+                .iter()
+                .map(|release| release.weight)
+                .sum::<u64>();
+        let later = (Listed(&lists.0), Listed(&lists.1[passed..]));
+        let found = level
+            .responses_after(at_once, later, horizon, (&mut scratch, &mut effort))
+            .expect("finite");
+        longest.clone_from(&none);
+        found.longest(&mut starts, &mut longest).expect("exact");
+        assert_eq!(longest, expected);
+    }
+    assert!(counted > 300, "{counted} of {examined} counted releases at once");
+}

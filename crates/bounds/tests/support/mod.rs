@@ -6,6 +6,7 @@
     reason = "every test binary includes it and uses its own part"
 )]
 
+pub mod admission;
 pub mod methods;
 pub mod random;
 pub mod simulator;

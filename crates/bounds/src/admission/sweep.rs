@@ -1,0 +1,260 @@
+//! One sweep over the releases at a port with all of them earlier: what the responses of a level become when frames arrive later.
+
+use super::Admission;
+use super::evaluate::bundles;
+use super::state::{Group, RANKS, State};
+use crate::demand::Effort;
+use crate::level::{Level, Listed, Release, Responses, Scratch};
+
+/// With more releases than this at a level and those above it, a sweep begins where its frames start first, and nobody finds out beforehand
+/// how far jitters may move up.
+pub(super) const FEW: usize = 32;
+
+/// A level and those above it.
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    /// All their work of the first instant, with the blocking.
+    pub(super) quiet: u64,
+    /// The first release after it.
+    pub(super) first: u64,
+    /// Releases that are listed.
+    pub(super) releases: usize,
+    /// About when the busy period ends.
+    pub(super) likely: u64,
+}
+
+/// What is swept: releases up to `horizon`, every one earlier by its group's rise, which is at most `by`, or `all` of them by that.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sweep {
+    pub(super) horizon: u64,
+    pub(super) by: u64,
+    pub(super) all: bool,
+}
+
+/// Buffers of a sweep.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    scratch: Scratch,
+    same: Vec<Release>,
+    higher: Vec<Release>,
+    spare: Spare,
+}
+
+/// Buffers of sorting.
+#[derive(Debug, Default)]
+struct Spare {
+    releases: Vec<Release>,
+    places: Vec<u32>,
+}
+
+/// Sorts releases by their times, which are spread about evenly: into drawers for short times each, and then by exchange of neighbours.
+fn sort(list: &mut Vec<Release>, spare: &mut Spare) {
+    let (least, most) = list.iter().fold((u64::MAX, 0), |(least, most), release| {
+        (release.at.min(least), release.at.max(most))
+    });
+    if list.len() < 64 {
+        list.sort_unstable_by_key(|release| release.at);
+        return;
+    }
+    let drawers = list.len().next_power_of_two();
+    let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(drawers.trailing_zeros());
+    let drawer = |release: &Release| ((release.at - least) >> shift) as usize;
+    spare.places.clear();
+    spare.places.resize(drawers + 1, 0);
+    for release in list.iter() {
+        spare.places[drawer(release) + 1] += 1;
+    }
+    let mut sum = 0;
+    for place in &mut spare.places {
+        sum += *place;
+        *place = sum;
+    }
+    spare.releases.clone_from(list);
+    for release in &spare.releases {
+        let place = &mut spare.places[drawer(release)];
+        list[*place as usize] = *release;
+        *place += 1;
+    }
+    // Where many fell into one drawer the standard sort finds the rest in order.
+    let (mut moved, most_moves) = (0, 16 * list.len());
+    for at in 1..list.len() {
+        let release = list[at];
+        let mut place = at;
+        while place > 0 && list[place - 1].at > release.at {
+            list[place] = list[place - 1];
+            place -= 1;
+            moved += 1;
+        }
+        list[place] = release;
+        if moved > most_moves {
+            list.sort_by_key(|release| release.at);
+            return;
+        }
+    }
+}
+
+impl Admission {
+    /// What a sweep needs to know of a level and those above it; `None` where that is not enough.
+    pub(super) fn shape(&mut self, index: usize) -> Option<Shape> {
+        let base = index / RANKS * RANKS;
+        let mut shape = Shape {
+            first: u64::MAX,
+            ..Shape::default()
+        };
+        let mut quiet = u128::from(self.state.levels[index].blocking);
+        for at in base..=index {
+            for group in &mut self.state.levels[at].groups {
+                if group.is_empty {
+                    continue;
+                }
+                group.refresh();
+                if group.is_slow() {
+                    return None;
+                }
+                quiet += group.at_once;
+                shape.first = shape.first.min(group.first_step);
+                shape.releases += group.times.len();
+            }
+        }
+        shape.quiet = u64::try_from(quiet).ok()?;
+        let end = self.state.levels[index].now.end;
+        shape.likely = if end < u64::MAX {
+            shape.quiet.max(end)
+        } else {
+            shape.quiet
+        };
+        Some(shape)
+    }
+}
+
+impl Buffers {
+    /// The responses of a level; `None` where they take more than this.
+    pub(super) fn sweep(
+        &mut self,
+        state: &mut State,
+        index: usize,
+        (shape, sweep): (&Shape, Sweep),
+    ) -> Option<Responses<'_>> {
+        let base = index / RANKS * RANKS;
+        let Sweep { horizon, by, all } = sweep;
+        let farthest = horizon.saturating_add(by);
+        let is_quiet = shape.first > farthest;
+        if !is_quiet {
+            for at in base..=index {
+                state.levels[at].list(farthest)?;
+            }
+            if state.levels[index].now.first == 0 && shape.releases > FEW {
+                state.levels[index].now.first = first_start(state, index, horizon);
+            }
+        }
+        let Self {
+            higher, same, spare, ..
+        } = self;
+        higher.clear();
+        same.clear();
+        let (above, own) = (&state.levels[base..index], &state.levels[index]);
+        let rise = |group: &Group| {
+            if all {
+                by
+            } else {
+                state.rises[group.id as usize].min(by)
+            }
+        };
+        // Nothing starts before that, so that what comes until then counts at once.
+        let first = own.now.first;
+        let mut at_once = 0u64;
+        for group in above.iter().flat_map(|level| &level.groups) {
+            at_once = at_once.saturating_add(u64::try_from(group.at_once).unwrap_or(u64::MAX));
+            let rise = rise(group);
+            let last = horizon.saturating_add(rise);
+            if !is_quiet && !group.is_empty && group.first_step <= last {
+                let start = group.upto(first.saturating_add(rise));
+                at_once = at_once.saturating_add(group.sums[start]);
+                higher.extend(group.releases(0, (start, last), rise));
+            }
+        }
+        if !is_quiet {
+            for (group, bundle) in own.groups.iter().zip(0u32..) {
+                let rise = rise(group);
+                let last = horizon.saturating_add(rise);
+                if !group.is_empty && group.first_step <= last {
+                    same.extend(group.releases(bundle, (0, last), rise));
+                }
+            }
+        }
+        sort(higher, spare);
+        sort(same, spare);
+        let level = Level {
+            blocking: own.blocking,
+            same: bundles(std::slice::from_ref(own), true),
+            higher: bundles(above, true),
+        };
+        let lists = (Listed(&self.same), Listed(&self.higher));
+        let mut effort = Effort::for_hops(0);
+        let buffers = (&mut self.scratch, &mut effort);
+        level.responses_after(at_once, lists, horizon, buffers)
+    }
+}
+
+/// A time before which no frame of a level starts in the worst case.
+pub(super) fn first_start(state: &State, index: usize, horizon: u64) -> u64 {
+    let base = index / RANKS * RANKS;
+    let (above, own) = (&state.levels[base..index], &state.levels[index]);
+    let groups = || {
+        above
+            .iter()
+            .flat_map(|level| &level.groups)
+            .filter(|group| !group.is_empty)
+    };
+    let present = own.groups.iter().filter(|group| !group.is_empty);
+    let same = present.fold(own.blocking, |sum, group| {
+        let at_once = u64::try_from(group.at_once).unwrap_or(u64::MAX);
+        sum.saturating_add(group.line.map_or(at_once, |line| at_once.min(line.base)))
+    });
+    let largest = own.owns.last().map_or(0, |(own, _)| *own);
+    let ahead = same.saturating_sub(largest);
+    let mut start = 0;
+    // Every round is below the solution.
+    for _ in 0..64 {
+        let higher = groups().fold(0u64, |sum, group| {
+            let at_once = u64::try_from(group.at_once).unwrap_or(u64::MAX);
+            sum.saturating_add(at_once)
+                .saturating_add(group.sums.get(group.upto(start)).copied().unwrap_or(0))
+        });
+        let next = ahead.saturating_add(higher);
+        if next == start || next > horizon {
+            break;
+        }
+        start = next;
+    }
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Release, Spare, sort};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_sorted_is_in_order_and_all_there(
+            runs in prop::collection::vec((0u64..u64::MAX / 2, 1u64..1 << 40, 0usize..200), 0..6),
+            at_once in 0usize..300,
+        ) {
+            let mut list: Vec<Release> = Vec::new();
+            for (index, (start, step, count)) in (0u32..).zip(&runs) {
+                let times = (0..*count as u64).map(|turn| start + turn * step);
+                list.extend(times.map(|at| Release { at, weight: at ^ step, bundle: index }));
+            }
+            list.extend((0..at_once).map(|weight| Release { at: 7, weight: weight as u64, bundle: 9 }));
+            let key = |release: &Release| (release.at, release.bundle, release.weight);
+            let mut expected: Vec<_> = list.iter().map(key).collect();
+            expected.sort_unstable();
+            sort(&mut list, &mut Spare::default());
+            prop_assert!(list.is_sorted_by_key(|release| release.at));
+            let mut found: Vec<_> = list.iter().map(key).collect();
+            found.sort_unstable();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
