@@ -14,8 +14,6 @@ pub(super) struct Known {
     same: u64,
     /// The transaction in which moves were last counted, and what of them.
     last: (u32, u64),
-    /// How far jitters were said to move up since somebody made the level ready for that.
-    pub(super) asked: u64,
 }
 
 impl Known {
@@ -37,9 +35,14 @@ impl Known {
         self.same = 0;
     }
 
+    /// Responses stay while jitters move up by less than this.
+    pub(super) fn bears(&self) -> u64 {
+        self.same.saturating_sub(self.gone)
+    }
+
     /// Are responses sure to stay as they are while jitters move up by as much as `by`?
     pub(super) fn stays(&self, by: u64) -> bool {
-        self.gone.saturating_add(by) < self.same
+        by < self.bears()
     }
 
     /// Responses stay while jitters move up by as much as `by`.

@@ -32,6 +32,7 @@ impl Journal {
             self.stamps.fill(0);
             state.slots.iter_mut().for_each(|slot| slot.saved = 0);
             state.levels.iter_mut().for_each(|level| level.saved = 0);
+            state.glances.iter_mut().for_each(|glance| glance.transaction = 0);
             state.known.iter_mut().for_each(super::facts::Known::recount);
         }
         self.stamps.resize(state.streams.len().max(self.stamps.len()), 0);

@@ -14,6 +14,8 @@
 //! | `ahead` | an answer before the bounds are worked out |
 //! | `sweep` | responses when frames arrive later |
 //! | `facts` | how far jitters may move up while responses stay |
+//! | `links` | who feeds whom, and what a look at a port needs |
+//! | `prepare` | what is made ready between requests |
 //! | `leeway` | what need not be worked out again |
 //! | `cycles` | where a cycle may begin again after something became less |
 //! | `journal` | undoing, and comparing with before |
@@ -27,6 +29,8 @@ mod evaluate;
 mod facts;
 mod journal;
 mod leeway;
+mod links;
+mod prepare;
 mod ranks;
 mod reason;
 mod search;
@@ -281,7 +285,7 @@ impl Admission {
             return;
         }
         let owed = std::mem::take(&mut self.owed);
-        self.ahead.forget(&mut self.state.rises);
+        self.ahead.forget();
         self.journal.begin(&mut self.state);
         self.mark(&owed.levels);
         owed.streams.iter().for_each(|id| self.mark_stream(*id));

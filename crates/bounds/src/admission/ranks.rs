@@ -19,6 +19,9 @@ pub(super) struct Ranks {
     pub(super) position: Vec<u32>,
     /// By position: where the level's component starts and ends.
     pub(super) component: Vec<(u32, u32)>,
+    /// Ports in order, as far as they are in no cycle, and where each stands.
+    pub(super) ports: Vec<u32>,
+    pub(super) port_position: Vec<u32>,
     is_stale: bool,
 }
 
@@ -111,6 +114,14 @@ impl Ranks {
                 self.order.push(level);
                 self.component.push((start, end));
             }
+        }
+        // Whatever way leads from port to port, the first rank takes it, too.
+        self.ports = (0..ports as u32).collect();
+        self.ports
+            .sort_unstable_by_key(|port| self.position[*port as usize * RANKS]);
+        self.port_position = vec![0; ports];
+        for (position, port) in (0u32..).zip(&self.ports) {
+            self.port_position[*port as usize] = position;
         }
     }
 }

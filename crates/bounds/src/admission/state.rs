@@ -3,6 +3,7 @@
 
 use super::facts::Known;
 use super::leeway::{Leeway, Move};
+use super::links::{Glance, Link, connect};
 use super::slots::{Rest, Slot};
 use crate::bundle::{Bundle, Line, ONE};
 use crate::demand::{Demand, surely_fits};
@@ -23,8 +24,8 @@ pub(super) struct Group {
     pub(super) first_step: u64,
     pub(super) line: Option<Line>,
     pub(super) input: u32,
-    /// Its number among all groups.
-    pub(super) id: u32,
+    /// The ranks at `input` whose frames it has, one bit for each.
+    pub(super) fed: u8,
     /// Is `first_step` to be looked for again?
     pub(super) is_stale: bool,
     pub(super) is_empty: bool,
@@ -42,13 +43,13 @@ pub(super) struct Group {
 }
 
 impl Group {
-    const fn new(input: u32, id: u32) -> Self {
+    const fn new(input: u32) -> Self {
         Self {
             at_once: 0,
             first_step: u64::MAX,
             line: None,
             input,
-            id,
+            fed: 0,
             is_stale: false,
             is_empty: true,
             times: Vec::new(),
@@ -82,6 +83,8 @@ pub(super) struct Level {
     pub(super) blocking: u64,
     /// By how much departures to receivers may grow at least before one misses its deadline; none: to be looked for.
     pub(super) slack: Option<u64>,
+    /// Slots before receivers, with how much later each may be served; as old as `slack`.
+    pub(super) receivers: Vec<(u64, u32)>,
     /// Slots whose arrivals have no bound.
     pub(super) late: u32,
     /// To be evaluated, whatever its pending slots say.
@@ -177,10 +180,11 @@ pub(super) struct State {
     pub(super) known: Vec<Known>,
     /// No slot's latest arrival was ever after that.
     pub(super) farthest: u64,
-    /// By group: by how much its slots may arrive later than kept ([`super::ahead`]).
-    pub(super) rises: Vec<u64>,
-    /// By level: the groups whose slots come from it, and how many of them.
-    pub(super) feeds: Vec<Vec<Feed>>,
+    /// By port: the ports whose frames come to it, and those to which its frames go.
+    pub(super) inputs: Vec<Vec<Link>>,
+    pub(super) outputs: Vec<Vec<Link>>,
+    /// By port.
+    pub(super) glances: Vec<Glance>,
 }
 
 /// Why the analysis of the state does not cover a port.
@@ -220,7 +224,9 @@ impl State {
                 .collect(),
             pending: vec![Vec::new(); network.ports.len() * RANKS],
             known: vec![Known::default(); network.ports.len() * RANKS],
-            feeds: vec![Vec::new(); network.ports.len() * RANKS],
+            inputs: vec![Vec::new(); network.ports.len()],
+            outputs: vec![Vec::new(); network.ports.len()],
+            glances: vec![Glance::default(); network.ports.len()],
             ..Self::default()
         }
     }
@@ -277,8 +283,7 @@ impl State {
         let level = &mut self.levels[data.level as usize];
         let found = level.groups.iter().position(|group| group.input == input);
         let index = found.unwrap_or_else(|| {
-            level.groups.push(Group::new(input, self.rises.len() as u32));
-            self.rises.push(0);
+            level.groups.push(Group::new(input));
             level.groups.len() - 1
         });
         let demand = Demand::new(flow.period, flow.passage(port.rate).1, jitter);
@@ -288,8 +293,13 @@ impl State {
         }
         level.slack = None;
         if from != NONE {
-            let id = level.groups[index].id;
-            feed(&mut self.feeds[from as usize], (data.level, id), 1);
+            let fed = connect(
+                (&mut self.inputs, &mut self.outputs),
+                &self.ports,
+                (from, data.level),
+                1,
+            );
+            level.groups[index].fed = fed;
         }
         let group = &mut level.groups[index];
         group.enlist(&demand);
@@ -337,8 +347,13 @@ impl State {
         level.slack = None;
         if data.parent != NONE {
             let from = self.slots[data.parent as usize].level;
-            let id = level.groups[data.group as usize].id;
-            feed(&mut self.feeds[from as usize], (data.level, id), -1);
+            let fed = connect(
+                (&mut self.inputs, &mut self.outputs),
+                &self.ports,
+                (from, data.level),
+                -1,
+            );
+            level.groups[data.group as usize].fed = fed;
         }
         let group = &mut level.groups[data.group as usize];
         let demand = group.demands.swap_remove(data.place as usize);
@@ -378,6 +393,7 @@ impl State {
         let class = usize::from(stream.class.0.min(7));
         let floods = matches!(stream.arrival, timebound_model::Arrival::Unbounded { .. });
         for hop in &stream.tree.hops {
+            self.glances[hop.port.index()].transaction = 0;
             let port = &mut self.ports[hop.port.index()];
             tally(&mut port.sizes[class], bytes, present);
             if floods && present {
@@ -532,32 +548,6 @@ impl Group {
             first_step: if self.is_empty { u64::MAX } else { self.first_step },
             line: self.line.filter(|_| shaped && !self.is_empty),
         }
-    }
-}
-
-/// A group that is fed by a port.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Feed {
-    pub(super) level: u32,
-    pub(super) group: u32,
-    slots: u32,
-}
-
-/// Counts slots of a group that come from a port.
-fn feed(feeds: &mut Vec<Feed>, (level, group): (u32, u32), more: i32) {
-    let found = feeds.iter().position(|feed| feed.level == level);
-    let place = found.unwrap_or_else(|| {
-        feeds.push(Feed {
-            level,
-            group,
-            slots: 0,
-        });
-        feeds.len() - 1
-    });
-    let feed = &mut feeds[place];
-    feed.slots = feed.slots.saturating_add_signed(more);
-    if feed.slots == 0 {
-        feeds.swap_remove(place);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Admission;
 use super::evaluate::bundles;
+use super::links::Row;
 use super::state::{Group, RANKS, State};
 use crate::demand::Effort;
 use crate::level::{Level, Listed, Release, Responses, Scratch};
@@ -131,7 +132,7 @@ impl Buffers {
     /// The responses of a level; `None` where they take more than this.
     pub(super) fn sweep(
         &mut self,
-        state: &mut State,
+        (state, departures): (&mut State, &[Row]),
         index: usize,
         (shape, sweep): (&Shape, Sweep),
     ) -> Option<Responses<'_>> {
@@ -157,7 +158,7 @@ impl Buffers {
             if all {
                 by
             } else {
-                state.rises[group.id as usize].min(by)
+                rise_of(group, departures).min(by)
             }
         };
         // Nothing starts before that, so that what comes until then counts at once.
@@ -194,6 +195,19 @@ impl Buffers {
         let buffers = (&mut self.scratch, &mut effort);
         level.responses_after(at_once, lists, horizon, buffers)
     }
+}
+
+/// By how much slots of a group may arrive later, from what the departures before it rise by.
+fn rise_of(group: &Group, departures: &[Row]) -> u64 {
+    let Some(row) = departures.get(group.input as usize) else {
+        return 0;
+    };
+    let (mut fed, mut rise) = (group.fed, 0);
+    while fed != 0 {
+        rise = row.0[fed.trailing_zeros() as usize].max(rise);
+        fed &= fed - 1;
+    }
+    rise
 }
 
 /// A time before which no frame of a level starts in the worst case.
