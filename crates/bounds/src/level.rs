@@ -34,7 +34,7 @@ mod steps;
 use crate::bundle::{Bundle, Line};
 use crate::demand::{Effort, HORIZON, SHARE};
 use responses::{Form, Vertex, bounded};
-pub(crate) use responses::{Responses, Starts, Worst};
+pub(crate) use responses::{Part, Responses, Starts, Worst};
 pub(crate) use sorted::{Listed, Release, Shift, Sorted};
 use std::collections::BinaryHeap;
 pub(crate) use steps::Steps;
@@ -154,18 +154,20 @@ where
         effort: &mut Effort,
     ) -> Option<Responses<'s>> {
         let at_once = sum(self.higher.clone());
-        self.responses_after(at_once, (same, higher), horizon, (scratch, effort))
+        self.responses_within((0, u64::MAX), at_once, (same, higher), horizon, (scratch, effort))
     }
 
-    /// The same where `at_once` is what comes of the higher classes in the first instant and before the first of the list.
-    pub(crate) fn responses_after<'s>(
+    /// The same of frames that arrive from the first to the last instant of the window. What each bundle has at once is what comes of it
+    /// up to the first instant, and `at_once` what comes of the higher classes before the first of the list.
+    pub(crate) fn responses_within<'s>(
         &self,
+        window: (u64, u64),
         at_once: u64,
         (same, higher): (impl Steps, impl Steps),
         horizon: u64,
         (scratch, effort): (&'s mut Scratch, &mut Effort),
     ) -> Option<Responses<'s>> {
-        let limits = (u64::MAX, effort);
+        let limits = (window, effort);
         if !self.run(at_once, (same, higher), &mut scratch.lists, limits)? {
             return None;
         }
@@ -186,16 +188,16 @@ where
     fn sweep(&self, at_once: u64, scratch: &mut Scratch, effort: &mut Effort) -> Option<bool> {
         let limit = self.gather(scratch);
         let steps = (&mut scratch.same_steps, &mut scratch.higher_steps);
-        self.run(at_once, steps, &mut scratch.lists, (limit, effort))
+        self.run(at_once, steps, &mut scratch.lists, ((0, limit), effort))
     }
 
-    /// The same with the releases of the class and of all higher ones, however they are kept.
+    /// The same with the releases of the class and of all higher ones, however they are kept, from one instant to another.
     fn run(
         &self,
         at_once: u64,
         (mut same_steps, mut higher_steps): (impl Steps, impl Steps),
         lists: &mut Lists,
-        (limit, effort): (u64, &mut Effort),
+        ((from, limit), effort): ((u64, u64), &mut Effort),
     ) -> Option<bool> {
         let Lists {
             vertices,
@@ -210,7 +212,7 @@ where
         let mut still = 0u64;
         for (bundle, index) in self.same.clone().zip(0u32..) {
             stairs.push((bundle.at_once, bundle.line));
-            match bundle.line.filter(|line| line.base < bundle.at_once) {
+            match bundle.line.filter(|line| line.at(from) < bundle.at_once) {
                 Some(line) => rising.push(Rising {
                     bundle: index,
                     line,
@@ -219,7 +221,7 @@ where
                 None => still = still.saturating_add(bundle.at_once),
             }
         }
-        let (mut t, mut before, mut higher) = (0u64, 0u64, at_once);
+        let (mut t, mut before, mut higher) = (from, 0u64, at_once);
         let mut budget = if effort.is_spent() { 0 } else { STEPS_PER_SWEEP };
         let start = budget;
         loop {

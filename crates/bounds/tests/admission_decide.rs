@@ -24,6 +24,8 @@ struct Seen {
     /// Decided while bounds were still to be worked out.
     in_debt: usize,
     removed: usize,
+    /// Answers ahead of the bounds that looked at a part of a busy period alone, level by level.
+    parts: u64,
 }
 
 impl Seen {
@@ -35,6 +37,7 @@ impl Seen {
         self.refused += other.refused;
         self.in_debt += other.in_debt;
         self.removed += other.removed;
+        self.parts += other.parts;
     }
 }
 
@@ -318,7 +321,8 @@ fn random_walks_decide_as_a_full_analysis_would() {
 fn long_random_walks_decide_as_a_full_analysis_would() {
     let mut sum = Seen::default();
     (10_000..40_000).for_each(|seed| sum.add(small_walk(seed, 40)));
-    (100..250).for_each(|seed| sum.add(tree_walk(seed, 60)));
+    (100..250).for_each(|seed| sum.add(tree_walk(seed, 60, 0)));
+    (1_000..1_600).for_each(|seed| sum.add(tree_walk(seed, 60, 60)));
     (10_000..60_000).for_each(|seed| sum.add(chain(seed)));
     println!("{sum:?}");
 }
@@ -383,7 +387,8 @@ fn near_the_edge(declaration: &mut Declaration, draws: &mut Draws) {
     }
 }
 
-fn tree_walk(seed: u64, steps: usize) -> Seen {
+/// `settled`: of a hundred requests, so many are followed by the bounds.
+fn tree_walk(seed: u64, steps: usize, settled: u64) -> Seen {
     let mut draws = Draws(seed);
     let mut declaration = tree(&mut draws);
     // Those that wait have room when all are there, and those that are there when no other is.
@@ -407,17 +412,31 @@ fn tree_walk(seed: u64, steps: usize) -> Seen {
             95..97 => walk.admission.settle(),
             _ => walk.check("on the way"),
         }
+        if settled > 0 && draws.chance(settled) {
+            walk.admission.settle();
+        }
     }
     walk.check("in the end");
+    walk.seen.parts = walk.admission.sweeps()[1];
     walk.seen
 }
 
 #[test]
 fn trees_with_near_deadlines_are_decided_as_a_full_analysis_would() {
     let mut sum = Seen::default();
-    (0..100).for_each(|seed| sum.add(tree_walk(seed, 60)));
+    (0..100).for_each(|seed| sum.add(tree_walk(seed, 60, 0)));
     assert!(
         sum.judged > 3_000 && sum.proved > 400 && sum.refused > 1_000 && sum.in_debt > 1_000,
+        "{sum:?}"
+    );
+}
+
+#[test]
+fn trees_with_bounds_between_requests_are_decided_as_a_full_analysis_would() {
+    let mut sum = Seen::default();
+    (100..150).for_each(|seed| sum.add(tree_walk(seed, 60, 60)));
+    assert!(
+        sum.judged > 1_500 && sum.proved > 200 && sum.refused > 500 && sum.parts > 1_000,
         "{sum:?}"
     );
 }

@@ -22,7 +22,7 @@ use super::Admission;
 use super::links::Row;
 use super::ranks::Queue;
 use super::state::RANKS;
-use super::sweep::{Buffers, Sweep};
+use super::sweep::{Buffers, Span, Sweep};
 use crate::demand::HORIZON;
 use crate::layout::NONE;
 use crate::level::Starts;
@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 pub(super) struct Ahead {
     /// By port and rank: by how much responses and departures may lie above what is kept.
     responses: Vec<Row>,
-    departures: Vec<Row>,
+    pub(super) departures: Vec<Row>,
     /// Responses to transmission times that a level did not know when it was settled, by transmission time.
     others: BTreeMap<(u32, u64), u64>,
     /// Levels whose rises may be more than nothing; some more than once.
@@ -47,6 +47,12 @@ pub(super) struct Ahead {
     /// Levels that the present request changed, with their responses and departures before.
     before: Vec<(u32, [u64; 2])>,
     pub(super) starts: Starts,
+    /// Responses that are kept of a level, by transmission time.
+    kept: Vec<u64>,
+    /// Sweeps so far: of all of a busy period, and of a part.
+    pub(super) sweeps: [u64; 2],
+    /// Levels and slots of the stream that asks.
+    pub(super) joins: Vec<(u32, u32)>,
     /// Levels at which every receiver is in time by its own way alone, and by how much ways may still grow.
     tight: BTreeMap<u32, u64>,
     /// By how much responses have grown in this request, all together.
@@ -136,6 +142,7 @@ impl Admission {
         }
         let mut own = self.slots_of(new);
         own.sort_unstable();
+        self.ahead.joins.clone_from(&own);
         for &level in dirty {
             if self.state.is_hopeless(level as usize) {
                 return None;
@@ -160,21 +167,30 @@ impl Admission {
     /// Looks at the levels of a port that are woken. `own`: slots of the new stream, by level.
     fn look_at_port(&mut self, port: usize, own: &[(u32, u32)]) -> Option<()> {
         let base = port * RANKS;
-        if self.ranks.is_in_cycle(base as u32) {
+        if self.ranks.is_cyclic[port] {
             return None;
         }
         let woken = std::mem::take(&mut self.ahead.woken[port]);
-        let sorts = self.state.ports[port].sorts;
+        self.state.read_glance(port, self.journal.transaction);
+        let (sorts, present) = (self.state.glances[port].sorts, self.state.glances[port].present);
         let mut arrivals = [0; RANKS];
         for link in &self.state.inputs[port] {
             link.carry(sorts, &self.ahead.departures[link.port as usize], &mut arrivals);
         }
-        self.state.read_glance(port, self.journal.transaction);
-        let present = self.state.glances[port].present;
+        let from = woken.trailing_zeros() as usize;
+        let mut later = 0;
+        let glance = &self.state.glances[port];
+        let is_swept = (0..RANKS).any(|rank| {
+            later = arrivals[rank].max(later);
+            rank >= from && present & 1 << rank != 0 && later >= glance.bears[rank]
+        });
+        if is_swept {
+            self.state.touch(port);
+        }
         let (mut by, mut risen) = (0, 0);
         for (rank, &arrival) in arrivals.iter().enumerate() {
             by = arrival.max(by);
-            if rank < woken.trailing_zeros() as usize || present & 1 << rank == 0 {
+            if rank < from || present & 1 << rank == 0 {
                 continue;
             }
             let level = (base + rank) as u32;
@@ -318,35 +334,50 @@ impl Admission {
         let known = self.ahead.responses[port].0[rank];
         let glance = &mut self.state.glances[port];
         glance.asked[rank] = by.max(glance.asked[rank]);
+        let has_window = glance.windowed & 1 << rank != 0;
         if by < glance.bears[rank] {
             return Some(known);
         }
         // What is known already need not be found again.
         let mut found = std::mem::take(&mut self.ahead.found);
+        let mut kept = std::mem::take(&mut self.ahead.kept);
+        self.read_kept(level, &mut kept);
+        let owns = self.state.levels[level].owns.iter().zip(&kept);
         found.clear();
-        let kept = &self.state.levels[level];
-        for &(frame, _) in &kept.owns {
-            let response = self.response_kept(level, frame);
-            found.push((
-                frame,
-                response.map_or(0, |response| response.saturating_add(known)),
-            ));
+        found.extend(owns.map(|((frame, _), kept)| match *kept {
+            NEVER => (*frame, 0),
+            kept => (*frame, kept.saturating_add(known)),
+        }));
+        let through = has_window && self.look_through_window(level, by, &mut found);
+        if !through {
+            self.ahead.sweeps[0] += 1;
+            self.sweep_ahead(level, (by, Span::All), &mut found)?;
         }
-        self.sweep_ahead(level, by, &mut found)?;
-        let mut most = known;
-        for &(frame, response) in &found {
-            if let Some(kept) = self.response_kept(level, frame) {
-                most = most.max(response.saturating_sub(kept));
-            }
+        let both = || found.iter().zip(&kept);
+        let longer = both().filter(|(_, kept)| **kept != NEVER);
+        let most = longer.fold(known, |most, ((_, response), kept)| {
+            most.max(response.saturating_sub(*kept))
+        });
+        for ((frame, response), _) in both().filter(|(_, kept)| **kept == NEVER) {
+            let kept = response.saturating_sub(most);
+            self.ahead.others.insert((level as u32, *frame), kept);
         }
-        for &(frame, response) in &found {
-            if self.response_kept(level, frame).is_none() {
-                let kept = response.saturating_sub(most);
-                self.ahead.others.insert((level as u32, frame), kept);
-            }
-        }
-        self.ahead.found = found;
+        (self.ahead.found, self.ahead.kept) = (found, kept);
         Some(most)
+    }
+
+    /// What is kept of the responses of a level, one for each transmission time; [`NEVER`] where nothing is.
+    fn read_kept(&self, level: usize, kept: &mut Vec<u64>) {
+        kept.clear();
+        let level_now = &self.state.levels[level];
+        let (known, owns) = (&level_now.now.outcome.worst, &level_now.owns);
+        let are_all = known.len() == owns.len() && known.iter().zip(owns).all(|(a, b)| a.0 == b.0);
+        if are_all && !level_now.now.is_unbounded {
+            kept.extend(known.iter().map(|(_, worst)| worst.response));
+            return;
+        }
+        let frames = owns.iter().map(|(frame, _)| *frame);
+        kept.extend(frames.map(|frame| self.response_kept(level, frame).unwrap_or(NEVER)));
     }
 
     /// The response to which the rise of a level is added.
@@ -358,16 +389,17 @@ impl Admission {
     }
 
     /// The responses of a level with every release at its port earlier by the rise of its group, all at most `by`.
-    fn sweep_ahead(&mut self, index: usize, by: u64, found: &mut [(u64, u64)]) -> Option<()> {
+    pub(super) fn sweep_ahead(
+        &mut self,
+        index: usize,
+        (by, span): (u64, Span),
+        found: &mut [(u64, u64)],
+    ) -> Option<()> {
         let shape = self.shape(index)?;
         let likely = shape.likely;
         let mut horizon = likely.saturating_add(likely / 8).saturating_add(by);
         for _ in 0..4 {
-            let sweep = Sweep {
-                horizon,
-                by,
-                all: false,
-            };
+            let sweep = Sweep::by_rises(horizon, by, span);
             let ahead = &mut self.ahead;
             if let Some(responses) =
                 ahead

@@ -85,6 +85,7 @@ impl Admission {
         let differs = turned || !same_responses(&old.outcome, &kept.now.outcome);
         if differs {
             self.state.known[level as usize].forget();
+            self.state.windows[level as usize].forget();
         }
         self.journal.level(level, kept, old);
         if turned {

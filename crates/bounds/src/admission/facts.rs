@@ -25,6 +25,11 @@ impl Known {
         self.last = (transaction, by.max(counted));
     }
 
+    /// All moves so far, since a time that nobody knows.
+    pub(super) fn gone(&self) -> u64 {
+        self.gone
+    }
+
     /// Numbers of transactions begin again.
     pub(super) fn recount(&mut self) {
         self.last = (0, 0);

@@ -96,10 +96,14 @@ pub(super) struct Glance {
     pub(super) slack: [u64; RANKS],
     /// How far jitters were said to move up.
     pub(super) asked: [u64; RANKS],
+    /// Does the port sort by priority?
+    pub(super) sorts: bool,
     /// Levels at which there is somebody, one bit for each.
     pub(super) present: u8,
     /// Those of which too little is known.
     pub(super) open: u8,
+    /// Those that have a window.
+    pub(super) windowed: u8,
     /// When this was read from the levels; 0: it is to be read again.
     pub(super) transaction: u32,
 }
@@ -111,16 +115,43 @@ impl State {
         if std::mem::replace(&mut glance.transaction, transaction) == transaction {
             return;
         }
-        (glance.present, glance.open) = (0, 0);
+        (glance.present, glance.open, glance.windowed) = (0, 0, 0);
+        glance.sorts = self.ports[port].sorts;
         let base = port * RANKS;
         for rank in 0..RANKS {
             let (level, known) = (&self.levels[base + rank], &self.known[base + rank]);
             let is_open = level.late > 0 || level.now.is_unbounded || level.now.gave_up;
             glance.present |= u8::from(level.slots > 0) << rank;
             glance.open |= u8::from(is_open) << rank;
+            glance.windowed |= u8::from(self.windows[base + rank].is_any()) << rank;
             glance.bears[rank] = known.bears();
             glance.slack[rank] = level.slack.unwrap_or(0);
         }
+    }
+}
+
+impl State {
+    /// Reads a little of everything that sweeps at a port are about to read. Its places are known here all at once, so that the processor
+    /// fetches many at a time; sweeps would wait for one after another.
+    pub(super) fn touch(&self, port: usize) {
+        let base = port * RANKS;
+        let first = |numbers: &[u64]| numbers.first().copied().unwrap_or(0);
+        let mut sum = 0u64;
+        for level in &self.levels[base..base + RANKS] {
+            for group in &level.groups {
+                sum ^= group.first_step ^ first(&group.times) ^ first(&group.sums);
+            }
+            let owns = level.owns.first().map_or(0, |(own, _)| *own);
+            let worst = &level.now.outcome.worst;
+            sum ^= owns ^ worst.first().map_or(0, |(own, _)| *own);
+        }
+        std::hint::black_box(sum);
+    }
+
+    /// The same of all links.
+    pub(super) fn touch_links(&self) {
+        let links = self.inputs.iter().chain(&self.outputs).flatten();
+        std::hint::black_box(links.fold(0, |sum, link| sum ^ link.port));
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `ahead` | an answer before the bounds are worked out |
 //! | `sweep` | responses when frames arrive later |
 //! | `facts` | how far jitters may move up while responses stay |
+//! | `windows` | which frames of a level can matter then, where they do not stay |
 //! | `links` | who feeds whom, and what a look at a port needs |
 //! | `prepare` | what is made ready between requests |
 //! | `leeway` | what need not be worked out again |
@@ -39,6 +40,7 @@ mod slots;
 mod state;
 mod sweep;
 mod verdict;
+mod windows;
 
 pub use search::Alternatives;
 pub use verdict::{Breach, Refusal};
@@ -253,6 +255,7 @@ impl Admission {
         self.state.attach(&self.network, new, None, &mut dirty);
         let sure = self.overloads(new, &[]).is_empty() && self.is_sure(new, &dirty);
         if sure && keep {
+            self.join_windows(&dirty);
             self.owed.levels.append(&mut dirty);
             self.owed.streams.push(new);
             self.names.insert(stream.name.clone(), new);
@@ -355,6 +358,9 @@ impl Admission {
         let mut dirty = Vec::new();
         let jitters = old.map(|old| self.state.detach(&self.network, old, &mut dirty));
         self.state.attach(&self.network, new, None, &mut dirty);
+        for level in &dirty {
+            self.state.windows[*level as usize].forget();
+        }
         let moves = if old.is_some() {
             Moves::UpAndDown
         } else {
@@ -473,6 +479,13 @@ impl Admission {
     #[must_use]
     pub const fn spared(&self) -> u64 {
         self.worker.spared
+    }
+
+    /// How often answers ahead of the bounds had to go through all of the busy period of a class at a port so far, and how often through
+    /// a part.
+    #[must_use]
+    pub const fn sweeps(&self) -> [u64; 2] {
+        self.ahead.sweeps
     }
 
     fn result_of(&self, id: u32) -> StreamResult {

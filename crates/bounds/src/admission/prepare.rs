@@ -31,6 +31,7 @@ impl Admission {
             self.state.glances[port].transaction = 0;
             self.state.read_glance(port, self.journal.transaction);
         }
+        self.state.touch_links();
     }
 
     /// Finds out how far jitters may move up while the responses of a level stay, if that takes little.
@@ -51,7 +52,7 @@ impl Admission {
         }
         let shape = self.shape(level)?;
         if shape.releases > FEW && self.state.levels[level].now.first == 0 {
-            let first = first_start(&self.state, level, shape.likely);
+            let first = first_start(&self.state, level, (0, shape.likely));
             self.state.levels[level].now.first = first;
         }
         if shape.first > shape.quiet {
@@ -62,20 +63,16 @@ impl Admission {
             }
         }
         if shape.releases > FEW {
-            return None;
+            return self.make_windows(level, &shape, asked);
         }
         let mut by = asked.saturating_mul(4);
         let mut found = std::mem::take(&mut self.ahead.found);
-        for _ in 0..4 {
+        for _ in 0..6 {
             if self.state.known[level].stays(by) {
                 break;
             }
             let more = shape.likely.saturating_add(by.saturating_mul(2));
-            let sweep = Sweep {
-                horizon: more.saturating_add(shape.likely / 4),
-                by,
-                all: true,
-            };
+            let sweep = Sweep::all_earlier(more.saturating_add(shape.likely / 4), by);
             let kept = &self.state.levels[level];
             found.clear();
             found.extend(
@@ -92,7 +89,7 @@ impl Admission {
                 self.state.known[level].learn(by);
                 break;
             }
-            by /= 4;
+            by /= 2;
         }
         self.ahead.found = found;
         None

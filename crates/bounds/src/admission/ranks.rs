@@ -22,6 +22,8 @@ pub(super) struct Ranks {
     /// Ports in order, as far as they are in no cycle, and where each stands.
     pub(super) ports: Vec<u32>,
     pub(super) port_position: Vec<u32>,
+    /// By port: does a level of it read what it answers itself?
+    pub(super) is_cyclic: Vec<bool>,
     is_stale: bool,
 }
 
@@ -123,6 +125,10 @@ impl Ranks {
         for (position, port) in (0u32..).zip(&self.ports) {
             self.port_position[*port as usize] = position;
         }
+        let levels = |port: usize| (port * RANKS..(port + 1) * RANKS).map(|level| level as u32);
+        self.is_cyclic = (0..ports)
+            .map(|port| levels(port).any(|level| self.is_in_cycle(level)))
+            .collect();
     }
 }
 

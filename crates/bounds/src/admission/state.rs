@@ -5,6 +5,7 @@ use super::facts::Known;
 use super::leeway::{Leeway, Move};
 use super::links::{Glance, Link, connect};
 use super::slots::{Rest, Slot};
+use super::windows::Windows;
 use crate::bundle::{Bundle, Line, ONE};
 use crate::demand::{Demand, surely_fits};
 use crate::layout::{Flow, Frames, NONE, shaping};
@@ -178,6 +179,7 @@ pub(super) struct State {
     pub(super) hops: usize,
     /// By level.
     pub(super) known: Vec<Known>,
+    pub(super) windows: Vec<Windows>,
     /// No slot's latest arrival was ever after that.
     pub(super) farthest: u64,
     /// By port: the ports whose frames come to it, and those to which its frames go.
@@ -224,6 +226,7 @@ impl State {
                 .collect(),
             pending: vec![Vec::new(); network.ports.len() * RANKS],
             known: vec![Known::default(); network.ports.len() * RANKS],
+            windows: vec![Windows::default(); network.ports.len() * RANKS],
             inputs: vec![Vec::new(); network.ports.len()],
             outputs: vec![Vec::new(); network.ports.len()],
             glances: vec![Glance::default(); network.ports.len()],
@@ -407,6 +410,10 @@ impl State {
                 let blocking = self.blocking(network, level);
                 let known = &mut self.levels[level];
                 let differs = std::mem::replace(&mut known.blocking, blocking) != blocking;
+                if !present && (level >= own || differs) {
+                    // Frames may start earlier now.
+                    known.now.first = 0;
+                }
                 let is_emptied = level == own && known.slots == 0;
                 if is_emptied || (known.slots > 0 && (level >= own || differs)) {
                     dirty.push(level as u32);

@@ -4,6 +4,7 @@ use super::Admission;
 use super::evaluate::bundles;
 use super::links::Row;
 use super::state::{Group, RANKS, State};
+use crate::bundle::Bundle;
 use crate::demand::Effort;
 use crate::level::{Level, Listed, Release, Responses, Scratch};
 
@@ -30,6 +31,45 @@ pub(super) struct Sweep {
     pub(super) horizon: u64,
     pub(super) by: u64,
     pub(super) all: bool,
+    /// More blocking than there is.
+    pub(super) extra: u64,
+    pub(super) span: Span,
+}
+
+/// Which frames of a level are looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Span {
+    All,
+    /// Those that arrive between two instants, and start no earlier than `first`.
+    Part {
+        from: u64,
+        to: u64,
+        first: u64,
+    },
+}
+
+impl Sweep {
+    /// With the releases of each group earlier by its rise, at most by this.
+    pub(super) const fn by_rises(horizon: u64, by: u64, span: Span) -> Self {
+        Self {
+            horizon,
+            by,
+            all: false,
+            extra: 0,
+            span,
+        }
+    }
+
+    /// With all releases earlier by this.
+    pub(super) const fn all_earlier(horizon: u64, by: u64) -> Self {
+        Self {
+            horizon,
+            by,
+            all: true,
+            extra: 0,
+            span: Span::All,
+        }
+    }
 }
 
 /// Buffers of a sweep.
@@ -38,6 +78,7 @@ pub(super) struct Buffers {
     scratch: Scratch,
     same: Vec<Release>,
     higher: Vec<Release>,
+    stairs: Vec<u64>,
     spare: Spare,
 }
 
@@ -137,32 +178,41 @@ impl Buffers {
         (shape, sweep): (&Shape, Sweep),
     ) -> Option<Responses<'_>> {
         let base = index / RANKS * RANKS;
-        let Sweep { horizon, by, all } = sweep;
+        let Sweep { horizon, by, .. } = sweep;
         let farthest = horizon.saturating_add(by);
         let is_quiet = shape.first > farthest;
         if !is_quiet {
             for at in base..=index {
                 state.levels[at].list(farthest)?;
             }
-            if state.levels[index].now.first == 0 && shape.releases > FEW {
-                state.levels[index].now.first = first_start(state, index, horizon);
+            let is_open = state.levels[index].now.first == 0 && shape.releases > FEW;
+            if is_open && matches!(sweep.span, Span::All) {
+                state.levels[index].now.first = first_start(state, index, (0, horizon));
             }
         }
         let Self {
-            higher, same, spare, ..
+            higher,
+            same,
+            stairs,
+            spare,
+            ..
         } = self;
         higher.clear();
         same.clear();
+        stairs.clear();
         let (above, own) = (&state.levels[base..index], &state.levels[index]);
         let rise = |group: &Group| {
-            if all {
+            if sweep.all {
                 by
             } else {
                 rise_of(group, departures).min(by)
             }
         };
-        // Nothing starts before that, so that what comes until then counts at once.
-        let first = own.now.first;
+        // Nothing starts before `first`, so that what comes until then counts at once.
+        let (from, to, first) = match sweep.span {
+            Span::All => (0, u64::MAX, own.now.first),
+            Span::Part { from, to, first } => (from, to, first),
+        };
         let mut at_once = 0u64;
         for group in above.iter().flat_map(|level| &level.groups) {
             at_once = at_once.saturating_add(u64::try_from(group.at_once).unwrap_or(u64::MAX));
@@ -174,26 +224,32 @@ impl Buffers {
                 higher.extend(group.releases(0, (start, last), rise));
             }
         }
-        if !is_quiet {
-            for (group, bundle) in own.groups.iter().zip(0u32..) {
-                let rise = rise(group);
-                let last = horizon.saturating_add(rise);
-                if !group.is_empty && group.first_step <= last {
-                    same.extend(group.releases(bundle, (0, last), rise));
-                }
+        for (group, bundle) in own.groups.iter().zip(0u32..) {
+            let mut stair = u64::try_from(group.at_once).unwrap_or(u64::MAX);
+            let rise = rise(group);
+            let last = horizon.min(to).saturating_add(rise);
+            if !is_quiet && !group.is_empty && group.first_step <= last {
+                let start = group.upto(from.saturating_add(rise));
+                stair = stair.saturating_add(group.sums[start]);
+                same.extend(group.releases(bundle, (start, last), rise));
             }
+            stairs.push(stair);
         }
         sort(higher, spare);
         sort(same, spare);
+        let same = bundles(std::slice::from_ref(own), true).zip(&*stairs);
         let level = Level {
-            blocking: own.blocking,
-            same: bundles(std::slice::from_ref(own), true),
+            blocking: own.blocking.checked_add(sweep.extra)?,
+            same: same.map(|(bundle, stair)| Bundle {
+                at_once: *stair,
+                ..bundle
+            }),
             higher: bundles(above, true),
         };
         let lists = (Listed(&self.same), Listed(&self.higher));
         let mut effort = Effort::for_hops(0);
         let buffers = (&mut self.scratch, &mut effort);
-        level.responses_after(at_once, lists, horizon, buffers)
+        level.responses_within((from, to), at_once, lists, horizon, buffers)
     }
 }
 
@@ -210,8 +266,8 @@ fn rise_of(group: &Group, departures: &[Row]) -> u64 {
     rise
 }
 
-/// A time before which no frame of a level starts in the worst case.
-pub(super) fn first_start(state: &State, index: usize, horizon: u64) -> u64 {
+/// A time before which no frame of a level that arrives at `from` or later starts in the worst case.
+pub(super) fn first_start(state: &State, index: usize, (from, horizon): (u64, u64)) -> u64 {
     let base = index / RANKS * RANKS;
     let (above, own) = (&state.levels[base..index], &state.levels[index]);
     let groups = || {
@@ -223,7 +279,9 @@ pub(super) fn first_start(state: &State, index: usize, horizon: u64) -> u64 {
     let present = own.groups.iter().filter(|group| !group.is_empty);
     let same = present.fold(own.blocking, |sum, group| {
         let at_once = u64::try_from(group.at_once).unwrap_or(u64::MAX);
-        sum.saturating_add(group.line.map_or(at_once, |line| at_once.min(line.base)))
+        let later = group.sums.get(group.upto(from)).copied().unwrap_or(0);
+        let stair = at_once.saturating_add(later);
+        sum.saturating_add(group.line.map_or(stair, |line| stair.min(line.at(from))))
     });
     let largest = own.owns.last().map_or(0, |(own, _)| *own);
     let ahead = same.saturating_sub(largest);

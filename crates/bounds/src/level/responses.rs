@@ -44,6 +44,16 @@ pub(crate) struct Worst {
     pub(crate) higher: u64,
 }
 
+/// A part of a busy period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Its first and last instant.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// No frame that arrives in it starts later.
+    pub(crate) reach: u64,
+}
+
 pub(super) fn bounded(work: u128) -> Option<u64> {
     u64::try_from(work).ok().filter(|work| *work <= HORIZON)
 }
@@ -212,6 +222,61 @@ impl Responses<'_> {
             see(vertex.t, vertex.after);
         }
         Some(())
+    }
+
+    /// The part of the busy period outside of which no frame takes longer than what is `known` of it: transmission times and responses.
+    /// `None` inside where there is no such part at all. As with [`Responses::longest`], all slopes are 1 or more, or 0.
+    pub(crate) fn longer(&self, starts: &mut Starts, known: &[(u64, u64)]) -> Option<Option<Part>> {
+        let Form::Exact {
+            vertices,
+            at_once,
+            steps,
+        } = &self.form
+        else {
+            return None;
+        };
+        starts.fill(*at_once, steps);
+        let least = known.iter().map(|(_, response)| *response).min()?;
+        let mut passed = 0;
+        // When a frame that takes no time at all would begin, if any takes longer.
+        let mut begins = |t: u64, same: u64| {
+            let work = self.blocking + same;
+            passed = starts.passed(work, passed);
+            let begin = work + starts.higher(passed);
+            let is_longer = |(frame, response): &(u64, u64)| {
+                let ahead = work.saturating_sub(*frame);
+                let start = ahead + starts.higher(starts.passed_within(ahead, passed));
+                (start + *frame).saturating_sub(t) > *response
+            };
+            (begin.saturating_sub(t) > least && known.iter().any(is_longer)).then_some(begin)
+        };
+        let mut part: Option<Part> = None;
+        for (index, vertex) in vertices.iter().enumerate() {
+            let previous = index.checked_sub(1).map(|index| &vertices[index]);
+            let before = previous
+                .filter(|previous| previous.slope > 0)
+                .and_then(|_| begins(vertex.t, vertex.before));
+            let begin = begins(vertex.t, vertex.after).or(before);
+            match (&mut part, begin) {
+                (None, Some(reach)) => {
+                    part = Some(Part {
+                        // On a line that rises it may have been so since the last vertex.
+                        from: previous.map_or(0, |previous| previous.t),
+                        to: u64::MAX,
+                        reach,
+                    });
+                }
+                (Some(part), Some(reach)) => (part.to, part.reach) = (u64::MAX, reach),
+                // What holds at a vertex may hold until the next one.
+                (Some(part), None) if part.to == u64::MAX => part.to = vertex.t - 1,
+                _ => {}
+            }
+        }
+        // Nobody has to start after he arrives.
+        Some(part.map(|part| Part {
+            to: part.to.min(part.reach),
+            ..part
+        }))
     }
 
     /// No release after this window counted; `None` where all of them do.

@@ -497,11 +497,144 @@ fn the_longest_responses_are_those_of_the_worst_cases() {
                 .sum::<u64>();
         let later = (Listed(&lists.0), Listed(&lists.1[passed..]));
         let found = level
-            .responses_after(at_once, later, horizon, (&mut scratch, &mut effort))
+            .responses_within(
+                (0, u64::MAX),
+                at_once,
+                later,
+                horizon,
+                (&mut scratch, &mut effort),
+            )
             .expect("finite");
         longest.clone_from(&none);
         found.longest(&mut starts, &mut longest).expect("exact");
         assert_eq!(longest, expected);
     }
     assert!(counted > 300, "{counted} of {examined} counted releases at once");
+}
+
+/// Bundles of a class, each with its demands and its line, and what is above them.
+type Class = (Vec<(Vec<Demand>, Option<Line>)>, Vec<Demand>);
+
+/// The same with all releases earlier by what `by` says, bundle by bundle, those above in the end.
+fn earlier((same, above): &Class, mut by: impl FnMut() -> u64) -> Class {
+    let mut all = |demands: &[Demand]| {
+        let by = by();
+        let moved = |d: &Demand| demand(d.weight(), d.period(), d.jitter() + by);
+        demands.iter().map(moved).collect::<Vec<_>>()
+    };
+    (
+        same.iter().map(|(demands, line)| (all(demands), *line)).collect(),
+        all(above),
+    )
+}
+
+/// Raises what is `known` of responses, and says which part of the busy period does; looks at `window` alone.
+fn raise(
+    (same, above): &Class,
+    blocking: u64,
+    window: (u64, u64),
+    known: &mut [(u64, u64)],
+) -> Option<(Option<Part>, u64)> {
+    let whole: Vec<Bundle<'_>> = same
+        .iter()
+        .map(|(demands, line)| Bundle {
+            line: *line,
+            ..Bundle::plain(demands)
+        })
+        .collect();
+    let higher = [Bundle::plain(above)];
+    let horizon = 1 << 14;
+    let (mut own, others) = (listed(&whole, horizon), listed(&higher, horizon));
+    let mut same = whole.clone();
+    for release in own.iter().filter(|release| release.at <= window.0) {
+        same[release.bundle as usize].at_once += release.weight;
+    }
+    own.retain(|release| release.at > window.0);
+    let level = Level {
+        blocking,
+        same: same.iter().copied(),
+        higher: higher.iter().copied(),
+    };
+    let (mut scratch, mut effort) = (Scratch::default(), Effort::for_hops(1));
+    let lists = (Listed(&own), Listed(&others));
+    let found = level.responses_within(
+        window,
+        higher[0].at_once,
+        lists,
+        horizon,
+        (&mut scratch, &mut effort),
+    )?;
+    let mut starts = Starts::default();
+    let part = found.longer(&mut starts, known)?;
+    found.longest(&mut starts, known)?;
+    Some((part, found.end()?))
+}
+
+#[test]
+fn a_part_is_enough_while_no_more_comes_than_it_allows() {
+    let mut state = 5u64;
+    let mut draw = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut examined, mut none, mut parts, mut rose) = (0, 0, 0, 0);
+    while examined < 4_000 {
+        let mut load = 0.0;
+        let mut demands = |draw: &mut dyn FnMut(u64) -> u64, count: u64| -> Vec<Demand> {
+            (0..count)
+                .map(|_| {
+                    let (period, weight) = (40 + draw(400), 1 + draw(12));
+                    load += weight as f64 / period as f64;
+                    demand(weight, period, draw(period))
+                })
+                .collect()
+        };
+        let count = 1 + draw(3);
+        let same = (0..count)
+            .map(|_| {
+                let count = 1 + draw(8);
+                let list = demands(&mut draw, count);
+                let base = list.iter().map(Demand::weight).max().unwrap_or(0) + draw(5);
+                let slope = ONE * (1 + draw(3)) + draw(2) * ONE / 3;
+                (list, (draw(2) > 0).then_some(Line { base, slope }))
+            })
+            .collect();
+        let count = draw(8);
+        let class: Class = (same, demands(&mut draw, count));
+        if load >= 0.95 {
+            continue;
+        }
+        examined += 1;
+        let (most_limit, most_extra) = ([3, 15, 60][draw(3) as usize], [1, 20][draw(2) as usize]);
+        let (blocking, limit, extra) = (draw(15), draw(most_limit), draw(most_extra));
+        let owns = class
+            .0
+            .iter()
+            .flat_map(|(list, _)| list.iter().map(Demand::weight));
+        let mut known: Vec<(u64, u64)> = owns.map(|own| (own, 0)).collect();
+        raise(&class, blocking, (0, u64::MAX), &mut known).expect("finite");
+        let most = earlier(&class, || limit);
+        let (part, _) = raise(&most, blocking + extra, (0, u64::MAX), &mut known.clone()).expect("finite");
+        for _ in 0..4 {
+            let then = earlier(&class, || draw(limit + 1));
+            let blocking = blocking + draw(extra + 1);
+            let mut whole = known.clone();
+            raise(&then, blocking, (0, u64::MAX), &mut whole).expect("finite");
+            let Some(Part { from, to, reach }) = part else {
+                none += 1;
+                assert_eq!(whole, known);
+                continue;
+            };
+            let mut found = known.clone();
+            let (_, end) = raise(&then, blocking, (from, to), &mut found).expect("finite");
+            assert_eq!(found, whole, "{from} to {to}");
+            // What counts in the part comes before its frames start.
+            assert!(end <= reach);
+            parts += usize::from(from > 0);
+            rose += usize::from(whole != known);
+        }
+    }
+    assert!(none > 300 && parts > 300 && rose > 300, "{none} {parts} {rose}");
 }
