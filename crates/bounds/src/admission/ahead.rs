@@ -22,7 +22,7 @@ use super::Admission;
 use super::links::Row;
 use super::ranks::Queue;
 use super::state::RANKS;
-use super::sweep::{Buffers, Span, Sweep};
+use super::sweep::{Above, Buffers, Span, Sweep};
 use crate::demand::HORIZON;
 use crate::layout::NONE;
 use crate::level::Starts;
@@ -43,6 +43,7 @@ pub(super) struct Ahead {
     queue: Queue,
     woken: Vec<u8>,
     pub(super) buffers: Buffers,
+    pub(super) above: Above,
     pub(super) found: Vec<(u64, u64)>,
     /// Levels that the present request changed, with their responses and departures before.
     before: Vec<(u32, [u64; 2])>,
@@ -177,6 +178,7 @@ impl Admission {
         for link in &self.state.inputs[port] {
             link.carry(sorts, &self.ahead.departures[link.port as usize], &mut arrivals);
         }
+        self.ahead.above.forget();
         let from = woken.trailing_zeros() as usize;
         let mut later = 0;
         let glance = &self.state.glances[port];

@@ -200,7 +200,7 @@ impl Admission {
             level.list(horizon)?;
             let list = if at < index { &mut *higher } else { &mut *same };
             for (group, bundle) in level.groups.iter().zip(0u32..) {
-                list.extend(group.releases(bundle, (0, horizon), 0));
+                group.add_releases(list, bundle, (0, horizon), 0);
             }
         }
         // Runs that are sorted: merged rather than sorted.
@@ -334,23 +334,25 @@ impl Group {
         self.times.partition_point(|at| *at <= last)
     }
 
-    /// Releases from the place `start` up to `last`, each earlier by `rise`.
-    pub(super) fn releases(
+    /// Adds its releases from the place `start` up to `last` to a list, each earlier by `rise`.
+    pub(super) fn add_releases(
         &self,
+        list: &mut Vec<Release>,
         bundle: u32,
         (start, last): (usize, u64),
         rise: u64,
-    ) -> impl Iterator<Item = Release> + '_ {
-        let end = self.upto(last);
-        let start = start.min(end);
-        let (times, before) = (&self.times[start..end], self.sums.get(start..end).unwrap_or(&[]));
-        let after = self.sums.get(start + 1..=end).unwrap_or(&[]);
-        let works = before.iter().zip(after);
-        times.iter().zip(works).map(move |(at, (before, after))| Release {
-            at: at.saturating_sub(rise),
-            weight: after - before,
-            bundle,
-        })
+    ) {
+        let (times, sums) = (&self.times[start..], self.sums.get(start..).unwrap_or(&[]));
+        for (at, sums) in times.iter().zip(sums.windows(2)) {
+            if *at > last {
+                return;
+            }
+            list.push(Release {
+                at: at.saturating_sub(rise),
+                weight: sums[1] - sums[0],
+                bundle,
+            });
+        }
     }
 
     /// Does a demand release so often that the list is given up?

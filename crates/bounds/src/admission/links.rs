@@ -137,7 +137,8 @@ impl State {
         let base = port * RANKS;
         let first = |numbers: &[u64]| numbers.first().copied().unwrap_or(0);
         let mut sum = 0u64;
-        for level in &self.levels[base..base + RANKS] {
+        for (level, windows) in self.levels[base..].iter().zip(&self.windows[base..]).take(RANKS) {
+            sum ^= windows.read();
             for group in &level.groups {
                 sum ^= group.first_step ^ first(&group.times) ^ first(&group.sums);
             }

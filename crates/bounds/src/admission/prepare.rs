@@ -36,6 +36,7 @@ impl Admission {
 
     /// Finds out how far jitters may move up while the responses of a level stay, if that takes little.
     fn look_farther(&mut self, level: usize) -> Option<()> {
+        self.ahead.above.forget();
         let kept = &self.state.levels[level];
         let (start, end) = self.ranks.component[self.ranks.position[level] as usize];
         if end - start > 1 || kept.late > 0 || kept.now.is_unbounded || kept.now.gave_up {

@@ -3,7 +3,7 @@
 use super::Admission;
 use super::evaluate::bundles;
 use super::links::Row;
-use super::state::{Group, RANKS, State};
+use super::state::{Group, Level as Kept, RANKS, State};
 use crate::bundle::Bundle;
 use crate::demand::Effort;
 use crate::level::{Level, Listed, Release, Responses, Scratch};
@@ -23,6 +23,21 @@ pub(super) struct Shape {
     pub(super) releases: usize,
     /// About when the busy period ends.
     pub(super) likely: u64,
+    /// Up to when all of them list their releases.
+    pub(super) listed: u64,
+}
+
+/// What a port's levels have in common, from the most urgent on: what [`Shape`] says without blocking.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Above {
+    /// Levels that are counted.
+    start: u32,
+    end: u32,
+    quiet: u128,
+    first: u64,
+    releases: usize,
+    listed: u64,
+    is_slow: bool,
 }
 
 /// What is swept: releases up to `horizon`, every one earlier by its group's rise, which is at most `by`, or `all` of them by that.
@@ -139,33 +154,48 @@ impl Admission {
     /// What a sweep needs to know of a level and those above it; `None` where that is not enough.
     pub(super) fn shape(&mut self, index: usize) -> Option<Shape> {
         let base = index / RANKS * RANKS;
-        let mut shape = Shape {
-            first: u64::MAX,
-            ..Shape::default()
-        };
-        let mut quiet = u128::from(self.state.levels[index].blocking);
-        for at in base..=index {
-            for group in &mut self.state.levels[at].groups {
-                if group.is_empty {
-                    continue;
-                }
-                group.refresh();
-                if group.is_slow() {
-                    return None;
-                }
-                quiet += group.at_once;
-                shape.first = shape.first.min(group.first_step);
-                shape.releases += group.times.len();
-            }
+        let above = &mut self.ahead.above;
+        if above.start as usize != base || above.end as usize > index + 1 {
+            *above = Above {
+                start: base as u32,
+                end: base as u32,
+                first: u64::MAX,
+                listed: u64::MAX,
+                ..Above::default()
+            };
         }
-        shape.quiet = u64::try_from(quiet).ok()?;
-        let end = self.state.levels[index].now.end;
-        shape.likely = if end < u64::MAX {
-            shape.quiet.max(end)
-        } else {
-            shape.quiet
-        };
-        Some(shape)
+        for level in &mut self.state.levels[above.end as usize..=index] {
+            above.count(level);
+        }
+        above.end = index as u32 + 1;
+        let level = &self.state.levels[index];
+        let quiet = u64::try_from(above.quiet + u128::from(level.blocking)).ok()?;
+        let end = level.now.end;
+        (!above.is_slow).then_some(Shape {
+            quiet,
+            first: above.first,
+            releases: above.releases,
+            likely: if end < u64::MAX { quiet.max(end) } else { quiet },
+            listed: above.listed,
+        })
+    }
+}
+
+impl Above {
+    /// Nothing is known: groups changed, or it is about another port.
+    pub(super) fn forget(&mut self) {
+        self.end = u32::MAX;
+    }
+
+    fn count(&mut self, level: &mut Kept) {
+        for group in level.groups.iter_mut().filter(|group| !group.is_empty) {
+            group.refresh();
+            self.is_slow |= group.is_slow();
+            self.quiet += group.at_once;
+            self.first = self.first.min(group.first_step);
+            self.releases += group.times.len();
+            self.listed = self.listed.min(group.listed);
+        }
     }
 }
 
@@ -182,8 +212,10 @@ impl Buffers {
         let farthest = horizon.saturating_add(by);
         let is_quiet = shape.first > farthest;
         if !is_quiet {
-            for at in base..=index {
-                state.levels[at].list(farthest)?;
+            if shape.listed < farthest {
+                for at in base..=index {
+                    state.levels[at].list(farthest)?;
+                }
             }
             let is_open = state.levels[index].now.first == 0 && shape.releases > FEW;
             if is_open && matches!(sweep.span, Span::All) {
@@ -221,7 +253,7 @@ impl Buffers {
             if !is_quiet && !group.is_empty && group.first_step <= last {
                 let start = group.upto(first.saturating_add(rise));
                 at_once = at_once.saturating_add(group.sums[start]);
-                higher.extend(group.releases(0, (start, last), rise));
+                group.add_releases(higher, 0, (start, last), rise);
             }
         }
         for (group, bundle) in own.groups.iter().zip(0u32..) {
@@ -231,7 +263,7 @@ impl Buffers {
             if !is_quiet && !group.is_empty && group.first_step <= last {
                 let start = group.upto(from.saturating_add(rise));
                 stair = stair.saturating_add(group.sums[start]);
-                same.extend(group.releases(bundle, (start, last), rise));
+                group.add_releases(same, bundle, (start, last), rise);
             }
             stairs.push(stair);
         }

@@ -75,6 +75,11 @@ impl Windows {
         self.0.iter_mut().for_each(|window| window.is_there = false);
     }
 
+    /// Something that stands in memory where the rest does.
+    pub(super) fn read(&self) -> u64 {
+        self.0.iter().fold(0, |sum, window| sum ^ window.limit)
+    }
+
     pub(super) fn is_any(&self) -> bool {
         self.0.iter().any(|window| window.is_there)
     }
