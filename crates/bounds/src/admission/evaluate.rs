@@ -294,7 +294,7 @@ impl Kept {
             if group.listed < horizon {
                 group.list(horizon.saturating_add(horizon / 8));
             }
-            count += group.times.len();
+            count += group.releases.len();
             if count > LISTED {
                 return None;
             }
@@ -306,21 +306,18 @@ impl Kept {
 impl Group {
     /// Lists its releases anew.
     pub(super) fn list(&mut self, horizon: u64) {
-        let mut list = Vec::with_capacity(self.times.len());
+        let list = &mut self.releases;
+        list.clear();
         for demand in &self.demands {
             let weight = demand.weight();
             let room = (LISTED + 1).saturating_sub(list.len());
             list.extend(releases(demand, horizon).take(room).map(|at| (at, weight)));
         }
         list.sort_unstable();
-        self.times.clear();
-        self.sums.clear();
-        self.times.extend(list.iter().map(|(at, _)| *at));
         let mut sum = 0u64;
-        self.sums.push(0);
-        for (_, weight) in &list {
+        for (_, weight) in &mut *list {
             sum = sum.saturating_add(*weight);
-            self.sums.push(sum);
+            *weight = sum;
         }
         self.listed = if list.len() > LISTED { 0 } else { horizon };
         self.wanted = self.listed;
@@ -331,7 +328,13 @@ impl Group {
         if last < self.first_step && !self.is_stale {
             return 0;
         }
-        self.times.partition_point(|at| *at <= last)
+        self.releases.partition_point(|(at, _)| *at <= last)
+    }
+
+    /// Work of the first so many releases that are listed.
+    pub(super) fn work_of(&self, count: usize) -> u64 {
+        let last = count.checked_sub(1).and_then(|last| self.releases.get(last));
+        last.map_or(0, |(_, work)| *work)
     }
 
     /// Adds its releases from the place `start` up to `last` to a list, each earlier by `rise`.
@@ -342,16 +345,17 @@ impl Group {
         (start, last): (usize, u64),
         rise: u64,
     ) {
-        let (times, sums) = (&self.times[start..], self.sums.get(start..).unwrap_or(&[]));
-        for (at, sums) in times.iter().zip(sums.windows(2)) {
-            if *at > last {
+        let mut before = self.work_of(start);
+        for &(at, work) in &self.releases[start..] {
+            if at > last {
                 return;
             }
             list.push(Release {
                 at: at.saturating_sub(rise),
-                weight: sums[1] - sums[0],
+                weight: work - before,
                 bundle,
             });
+            before = work;
         }
     }
 
@@ -370,16 +374,14 @@ impl Group {
             return;
         }
         for at in releases(demand, self.listed) {
-            if self.times.len() > LISTED {
+            if self.releases.len() > LISTED {
                 self.listed = 0;
                 return;
             }
-            let place = self.times.partition_point(|known| *known <= at);
-            self.times.insert(place, at);
-            let before = self.sums[place];
-            self.sums.insert(place, before);
-            for sum in &mut self.sums[place + 1..] {
-                *sum = sum.saturating_add(demand.weight());
+            let place = self.releases.partition_point(|(known, _)| *known <= at);
+            self.releases.insert(place, (at, self.work_of(place)));
+            for (_, work) in &mut self.releases[place..] {
+                *work = work.saturating_add(demand.weight());
             }
         }
     }
@@ -390,18 +392,17 @@ impl Group {
             return;
         }
         for at in releases(demand, self.listed) {
-            let from = self.times.partition_point(|known| *known < at);
-            let mut same_time = (from..self.times.len()).take_while(|place| self.times[*place] == at);
-            let weighs = |place: usize| self.sums[place + 1] - self.sums[place] == demand.weight();
+            let from = self.releases.partition_point(|(known, _)| *known < at);
+            let mut same_time = (from..self.releases.len()).take_while(|place| self.releases[*place].0 == at);
+            let weighs = |place: usize| self.work_of(place + 1) - self.work_of(place) == demand.weight();
             let Some(place) = same_time.find(|place| weighs(*place)) else {
                 debug_assert!(false, "a release that was listed is not");
                 self.listed = 0;
                 return;
             };
-            self.times.remove(place);
-            self.sums.remove(place);
-            for sum in &mut self.sums[place..] {
-                *sum -= demand.weight();
+            self.releases.remove(place);
+            for (_, work) in &mut self.releases[place..] {
+                *work -= demand.weight();
             }
         }
     }

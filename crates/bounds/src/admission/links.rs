@@ -135,12 +135,11 @@ impl State {
     /// fetches many at a time; sweeps would wait for one after another.
     pub(super) fn touch(&self, port: usize) {
         let base = port * RANKS;
-        let first = |numbers: &[u64]| numbers.first().copied().unwrap_or(0);
         let mut sum = 0u64;
         for (level, windows) in self.levels[base..].iter().zip(&self.windows[base..]).take(RANKS) {
             sum ^= windows.read();
             for group in &level.groups {
-                sum ^= group.first_step ^ first(&group.times) ^ first(&group.sums);
+                sum ^= group.first_step ^ group.work_of(1);
             }
             let owns = level.owns.first().map_or(0, |(own, _)| *own);
             let worst = &level.now.outcome.worst;

@@ -30,10 +30,8 @@ pub(super) struct Group {
     /// Is `first_step` to be looked for again?
     pub(super) is_stale: bool,
     pub(super) is_empty: bool,
-    /// When it releases after the first instant, in order, complete up to `listed`.
-    pub(super) times: Vec<u64>,
-    /// Work of the first so many of these releases.
-    pub(super) sums: Vec<u64>,
+    /// When it releases after the first instant, in order, complete up to `listed`; and the work of these releases with all before them.
+    pub(super) releases: Vec<(u64, u64)>,
     pub(super) listed: u64,
     /// How far they were listed when they were last complete.
     pub(super) wanted: u64,
@@ -53,8 +51,7 @@ impl Group {
             fed: 0,
             is_stale: false,
             is_empty: true,
-            times: Vec::new(),
-            sums: Vec::new(),
+            releases: Vec::new(),
             listed: 0,
             wanted: 0,
             slots: Vec::new(),

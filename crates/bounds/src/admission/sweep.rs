@@ -193,7 +193,7 @@ impl Above {
             self.is_slow |= group.is_slow();
             self.quiet += group.at_once;
             self.first = self.first.min(group.first_step);
-            self.releases += group.times.len();
+            self.releases += group.releases.len();
             self.listed = self.listed.min(group.listed);
         }
     }
@@ -252,7 +252,7 @@ impl Buffers {
             let last = horizon.saturating_add(rise);
             if !is_quiet && !group.is_empty && group.first_step <= last {
                 let start = group.upto(first.saturating_add(rise));
-                at_once = at_once.saturating_add(group.sums[start]);
+                at_once = at_once.saturating_add(group.work_of(start));
                 group.add_releases(higher, 0, (start, last), rise);
             }
         }
@@ -262,7 +262,7 @@ impl Buffers {
             let last = horizon.min(to).saturating_add(rise);
             if !is_quiet && !group.is_empty && group.first_step <= last {
                 let start = group.upto(from.saturating_add(rise));
-                stair = stair.saturating_add(group.sums[start]);
+                stair = stair.saturating_add(group.work_of(start));
                 group.add_releases(same, bundle, (start, last), rise);
             }
             stairs.push(stair);
@@ -311,7 +311,7 @@ pub(super) fn first_start(state: &State, index: usize, (from, horizon): (u64, u6
     let present = own.groups.iter().filter(|group| !group.is_empty);
     let same = present.fold(own.blocking, |sum, group| {
         let at_once = u64::try_from(group.at_once).unwrap_or(u64::MAX);
-        let later = group.sums.get(group.upto(from)).copied().unwrap_or(0);
+        let later = group.work_of(group.upto(from));
         let stair = at_once.saturating_add(later);
         sum.saturating_add(group.line.map_or(stair, |line| stair.min(line.at(from))))
     });
@@ -323,7 +323,7 @@ pub(super) fn first_start(state: &State, index: usize, (from, horizon): (u64, u6
         let higher = groups().fold(0u64, |sum, group| {
             let at_once = u64::try_from(group.at_once).unwrap_or(u64::MAX);
             sum.saturating_add(at_once)
-                .saturating_add(group.sums.get(group.upto(start)).copied().unwrap_or(0))
+                .saturating_add(group.work_of(group.upto(start)))
         });
         let next = ahead.saturating_add(higher);
         if next == start || next > horizon {
