@@ -170,6 +170,10 @@ class Lab:
         """`ovs-ofctl` on one switch."""
         return run("ovs-ofctl", "-O", "OpenFlow13", command, f"unix:{self.folder}/s{switch}.mgmt", *arguments)
 
+    def forget_flows(self) -> None:
+        """Empties the switches' caches of forwarding decisions, which follow new rules only after a while."""
+        run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", "revalidator/purge")
+
     def connect(self, target: str, switches: Sequence[int] = ()) -> None:
         """Tells switches (all) where their controller is; they try again quickly."""
         for switch in switches or range(1, self.switches + 1):

@@ -188,6 +188,7 @@ class Stream:
 def stream(
     lab: Lab, source: int = 1, target: int = 2, *, ports: tuple[int, int] = (5000, 6000), **more: object
 ) -> Stream:
-    """From host to host; by default the frames of `channel`."""
+    """From host to host; by default the frames of `channel`, of which no switch has cached what it did with others before."""
+    lab.forget_flows()
     sockets = lab.udp(source, ports[0]), lab.udp(target, ports[1])
     return Stream(*sockets, (Lab.address(target), ports[1]), **more)  # type: ignore[arg-type]

@@ -171,6 +171,20 @@ def test_nothing_is_left_of_a_channel_that_was_removed(ring: Lab, held: Controll
     assert "rate=2000" not in ring.ofctl("dump-meters", 1)
 
 
+def test_a_stream_that_runs_already_has_the_channel_as_soon_as_caches_follow(ring: Lab, held: Controller) -> None:
+    with stream(ring) as sent:
+        time.sleep(0.2)
+        held.enforcer.install(channel(ring, "later", WAY))
+        assert held.settled("later")[0] is ChannelState.PROVEN
+        # Open vSwitch asks its rules again about what it has cached, at least every half a second.
+        time.sleep(1)
+        followed = sent.sent
+        time.sleep(0.3)
+        sent.end()
+    assert sent.lost == [] and sent.marks() == {0, 40}
+    assert sent.marks(followed) == {40}
+
+
 @pytest.mark.parametrize("link", ["s1-s2", "s2-s3"], ids=["at the first switch", "further on"])
 def test_a_link_fails_and_the_backup_way_carries_on(ring: Lab, held: Controller, link: str) -> None:
     name = f"over {link}"
