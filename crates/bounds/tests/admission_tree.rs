@@ -2,13 +2,11 @@
 
 mod support;
 
+use support::admission::{FLOWS, SWITCHES, add_flows};
 use support::{BYTE_PER_NANO, Builder, Draws};
 use timebound_bounds::{Admission, AdmissionOptions, Method, Options, Outcome, StreamResult, analyse};
 use timebound_model::declaration::StreamDecl;
 use timebound_model::{compile, compile_stream};
-
-const SWITCHES: usize = 13;
-const FLOWS: usize = 150;
 
 /// Every switch has up to three below it and one host.
 fn tree(draws: &mut Draws) -> Builder {
@@ -20,19 +18,7 @@ fn tree(draws: &mut Draws) -> Builder {
             builder = builder.link(&switch, &format!("s{}", (index - 1) / 3));
         }
     }
-    for index in 0..FLOWS {
-        let from = draws.below(SWITCHES as u64) as usize;
-        let to = (from + 1 + draws.below(SWITCHES as u64 - 1) as usize) % SWITCHES;
-        let period = [30_000, 60_000, 150_000][draws.below(3) as usize];
-        let size = [84, 146, 512, 1_538][draws.below(4) as usize];
-        builder = builder.stream(
-            &format!("f{index}"),
-            draws.below(8) as u8,
-            (&format!("h{from}"), &[&format!("h{to}")]),
-            (period, period / 20, &[size]),
-        );
-    }
-    builder
+    add_flows(builder, draws)
 }
 
 /// Response and window of every hop, and the bounds.

@@ -432,18 +432,19 @@ impl Admission {
         self.slack(level);
         let rise = self.ahead.departures[level / RANKS].0[level % RANKS];
         let mut least = u64::MAX;
-        for &(slack, slot) in &self.state.levels[level].receivers {
-            let is_new = own.iter().any(|(_, new)| *new == slot);
-            if slack >= rise && !is_new {
-                // So may all that follow; the new ones are looked at below.
-                least = least.min(slack - rise);
-                break;
-            }
-            least = least.min(self.spare_of(slot, is_new)?);
-        }
         for &(_, slot) in own {
             if self.state.slots[slot as usize].is_leaf {
                 least = least.min(self.spare_of(slot, true)?);
+            }
+        }
+        for &(slack, slot) in &self.state.levels[level].receivers {
+            if slack >= rise {
+                // So may all that follow.
+                least = least.min(slack - rise);
+                break;
+            }
+            if own.iter().all(|(_, new)| *new != slot) {
+                least = least.min(self.spare_of(slot, false)?);
             }
         }
         Some(least)

@@ -1,11 +1,33 @@
 //! What tests of admission share: streams to draw from, and a full analysis to judge by.
 
-use super::Draws;
+use super::{Builder, Draws};
 use timebound_bounds::{
     Admission, AdmissionOptions, Analysis, Method, Options, Outcome, PortResult, StreamResult, analyse,
 };
 use timebound_model::declaration::{ArrivalDecl, Declaration, StreamDecl};
 use timebound_model::{Network, compile};
+
+/// Switches of the trees: each has up to three below it and one host.
+pub const SWITCHES: usize = 13;
+/// Their streams.
+pub const FLOWS: usize = 150;
+
+/// The streams of a tree, between any two hosts.
+pub fn add_flows(mut builder: Builder, draws: &mut Draws) -> Builder {
+    for index in 0..FLOWS {
+        let from = draws.below(SWITCHES as u64) as usize;
+        let to = (from + 1 + draws.below(SWITCHES as u64 - 1) as usize) % SWITCHES;
+        let period = [30_000, 60_000, 150_000][draws.below(3) as usize];
+        let size = [84, 146, 512, 1_538][draws.below(4) as usize];
+        builder = builder.stream(
+            &format!("f{index}"),
+            draws.below(8) as u8,
+            (&format!("h{from}"), &[&format!("h{to}")]),
+            (period, period / 20, &[size]),
+        );
+    }
+    builder
+}
 
 pub fn full(declaration: &Declaration) -> (Network, Analysis) {
     let network = compile(declaration).expect("a valid network");
