@@ -37,7 +37,7 @@ pub(super) struct Ahead {
     pub(super) departures: Vec<Row>,
     /// Responses to transmission times that a level did not know when it was settled, by transmission time.
     others: BTreeMap<(u32, u64), u64>,
-    /// Levels whose rises may be more than nothing; some more than once.
+    /// Ports with rises that may be more than nothing; some more than once.
     risen: Vec<u32>,
     /// Ports to look at, and from which rank on: by port, one bit for each rank.
     queue: Queue,
@@ -45,11 +45,11 @@ pub(super) struct Ahead {
     pub(super) buffers: Buffers,
     pub(super) above: Above,
     pub(super) found: Vec<(u64, u64)>,
-    /// Levels that the present request changed, with their responses and departures before.
-    before: Vec<(u32, [u64; 2])>,
+    /// Ports that the present request looked at, with their responses and departures before.
+    before: Vec<(u32, [Row; 2])>,
     pub(super) starts: Starts,
     /// Responses that are kept of a level, by transmission time.
-    kept: Vec<u64>,
+    kept: Vec<(u64, u64)>,
     /// Sweeps so far: of all of a busy period, and of a part.
     pub(super) sweeps: [u64; 2],
     /// Levels and slots of the stream that asks.
@@ -65,10 +65,9 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Forgets what was proved: the bounds are kept again.
     pub(super) fn forget(&mut self) {
-        for level in self.risen.drain(..) {
-            let (port, rank) = (level as usize / RANKS, level as usize % RANKS);
-            self.responses[port].0[rank] = 0;
-            self.departures[port].0[rank] = 0;
+        for port in self.risen.drain(..) {
+            self.responses[port as usize] = Row::default();
+            self.departures[port as usize] = Row::default();
         }
         self.others.clear();
         self.tight.clear();
@@ -87,24 +86,17 @@ impl Ahead {
     /// A level answers later than was known.
     fn raise(&mut self, level: usize, (responses, departures): (u64, u64)) {
         let (port, rank) = (level / RANKS, level % RANKS);
-        let known = (
-            &mut self.responses[port].0[rank],
-            &mut self.departures[port].0[rank],
-        );
-        if *known.1 == 0 {
-            self.risen.push(level as u32);
-        }
-        self.before.push((level as u32, [*known.0, *known.1]));
-        self.grown = self.grown.saturating_add(responses - *known.0);
-        (*known.0, *known.1) = (responses, departures);
+        let known = &mut self.responses[port].0[rank];
+        self.grown = self.grown.saturating_add(responses - *known);
+        *known = responses;
+        self.departures[port].0[rank] = departures;
     }
 
     /// As before the present request.
     fn undo(&mut self) {
-        for (level, [responses, departures]) in self.before.drain(..).rev() {
-            let (port, rank) = (level as usize / RANKS, level as usize % RANKS);
-            self.responses[port].0[rank] = responses;
-            self.departures[port].0[rank] = departures;
+        for (port, [responses, departures]) in self.before.drain(..).rev() {
+            self.responses[port as usize] = responses;
+            self.departures[port as usize] = departures;
         }
         let mut from = 0;
         while let Some(position) = self.queue.next(from) {
@@ -189,19 +181,28 @@ impl Admission {
         if is_swept {
             self.state.touch(port);
         }
+        let before = [self.ahead.responses[port], self.ahead.departures[port]];
+        self.ahead.before.push((port as u32, before));
+        if before[1].0 == [0; RANKS] {
+            self.ahead.risen.push(port as u32);
+        }
+        let first = own.partition_point(|(at, _)| (*at as usize) < base);
+        let mut own = &own[first..];
         let (mut by, mut risen) = (0, 0);
         for (rank, &arrival) in arrivals.iter().enumerate() {
             by = arrival.max(by);
             if rank < from || present & 1 << rank == 0 {
                 continue;
             }
-            let level = (base + rank) as u32;
-            let first = own.partition_point(|(at, _)| *at < level);
-            let count = own[first..].iter().take_while(|(at, _)| *at == level).count();
-            let slots = &own[first..first + count];
-            if self.look_ahead(level as usize, (arrival, by), slots)? {
-                risen |= 1 << rank;
-            }
+            let level = base + rank;
+            let count = own.iter().take_while(|(at, _)| *at as usize == level).count();
+            let (slots, rest) = own.split_at(count);
+            own = rest;
+            let is_later = match self.pass_on((port, rank), (arrival, by), slots) {
+                Some(is_later) => is_later,
+                None => self.look_ahead(level, (arrival, by), slots)?,
+            };
+            risen |= u8::from(is_later) << rank;
         }
         if risen != 0 {
             for at in 0..self.state.outputs[port].len() {
@@ -213,6 +214,25 @@ impl Admission {
             }
         }
         Some(())
+    }
+
+    /// What [`Admission::look_ahead`] says of most levels: those that keep their responses, and at which nobody is new or could be late.
+    fn pass_on(
+        &mut self,
+        (port, rank): (usize, usize),
+        (arrivals, by): (u64, u64),
+        own: &[(u32, u32)],
+    ) -> Option<bool> {
+        let glance = &mut self.state.glances[port];
+        let departures = arrivals.checked_add(self.ahead.responses[port].0[rank])?;
+        let known = &mut self.ahead.departures[port].0[rank];
+        let is_quiet = own.is_empty() && glance.open & 1 << rank == 0 && by < glance.bears[rank];
+        let most = departures.max(*known);
+        if !is_quiet || most > glance.slack[rank] || self.state.farthest.saturating_add(most) > HORIZON {
+            return None;
+        }
+        glance.asked[rank] = by.max(glance.asked[rank]);
+        Some(std::mem::replace(known, most) < most)
     }
 
     /// Where a way may have grown by less than the longest to its end, nobody has looked again.
@@ -344,9 +364,8 @@ impl Admission {
         let mut found = std::mem::take(&mut self.ahead.found);
         let mut kept = std::mem::take(&mut self.ahead.kept);
         self.read_kept(level, &mut kept);
-        let owns = self.state.levels[level].owns.iter().zip(&kept);
         found.clear();
-        found.extend(owns.map(|((frame, _), kept)| match *kept {
+        found.extend(kept.iter().map(|(frame, kept)| match *kept {
             NEVER => (*frame, 0),
             kept => (*frame, kept.saturating_add(known)),
         }));
@@ -355,7 +374,7 @@ impl Admission {
             self.ahead.sweeps[0] += 1;
             self.sweep_ahead(level, (by, Span::All), &mut found)?;
         }
-        let both = || found.iter().zip(&kept);
+        let both = || found.iter().zip(kept.iter().map(|(_, kept)| kept));
         let longer = both().filter(|(_, kept)| **kept != NEVER);
         let most = longer.fold(known, |most, ((_, response), kept)| {
             most.max(response.saturating_sub(*kept))
@@ -369,17 +388,15 @@ impl Admission {
     }
 
     /// What is kept of the responses of a level, one for each transmission time; [`NEVER`] where nothing is.
-    fn read_kept(&self, level: usize, kept: &mut Vec<u64>) {
+    fn read_kept(&self, level: usize, kept: &mut Vec<(u64, u64)>) {
         kept.clear();
-        let level_now = &self.state.levels[level];
-        let (known, owns) = (&level_now.now.outcome.worst, &level_now.owns);
-        let are_all = known.len() == owns.len() && known.iter().zip(owns).all(|(a, b)| a.0 == b.0);
-        if are_all && !level_now.now.is_unbounded {
-            kept.extend(known.iter().map(|(_, worst)| worst.response));
+        let data = &self.state.levels[level];
+        if !data.has_others && !data.now.is_unbounded {
+            kept.extend_from_slice(&data.now.answers);
             return;
         }
-        let frames = owns.iter().map(|(frame, _)| *frame);
-        kept.extend(frames.map(|frame| self.response_kept(level, frame).unwrap_or(NEVER)));
+        let frames = data.owns.iter().map(|(frame, _)| *frame);
+        kept.extend(frames.map(|frame| (frame, self.response_kept(level, frame).unwrap_or(NEVER))));
     }
 
     /// The response to which the rise of a level is added.

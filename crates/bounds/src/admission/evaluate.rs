@@ -78,8 +78,10 @@ impl Admission {
     }
 
     /// Puts new responses in the place of the old ones; true if they differ.
-    pub(super) fn replace(&mut self, level: u32, now: Now) -> bool {
+    pub(super) fn replace(&mut self, level: u32, mut now: Now) -> bool {
+        now.settle();
         let kept = &mut self.state.levels[level as usize];
+        kept.has_others = true;
         let old = std::mem::replace(&mut kept.now, now);
         let turned = old.is_unbounded != kept.now.is_unbounded;
         let differs = turned || !same_responses(&old.outcome, &kept.now.outcome);

@@ -19,6 +19,10 @@ impl Admission {
                     group.list(group.wanted);
                 }
             }
+            if kept.has_others {
+                let frames = kept.owns.iter().map(|(own, _)| own);
+                kept.has_others = !frames.eq(kept.now.answers.iter().map(|(own, _)| own));
+            }
             if kept.slots > 0 {
                 if kept.slack.is_none() {
                     self.state.read_receivers(level);

@@ -90,6 +90,8 @@ pub(super) struct Level {
     pub(super) now: Now,
     /// Transmission times of its frames and how many slots have them; sorted.
     pub(super) owns: Vec<(u64, u32)>,
+    /// May they be others than those of `now`?
+    pub(super) has_others: bool,
     /// Sum of [`Demand::share`].
     shares: u128,
     pub(super) saved: u32,
@@ -113,17 +115,24 @@ pub(super) struct Now {
     /// No frame of the class starts earlier in its worst case; 0: nothing is known.
     pub(super) first: u64,
     pub(super) outcome: Outcome,
+    /// Its responses alone, by transmission time; as old as `outcome`, see [`Now::settle`].
+    pub(super) answers: Vec<(u64, u64)>,
     /// How far releases may move before the responses change; none: every move before `end` counts.
     pub(super) leeway: Option<Box<Leeway>>,
 }
 
 impl Now {
     pub(super) fn response(&self, own: u64) -> u64 {
-        let worst = &self.outcome.worst;
-        match worst.binary_search_by_key(&own, |(own, _)| *own) {
-            Ok(place) if !self.is_unbounded => worst[place].1.response,
+        match self.answers.binary_search_by_key(&own, |(own, _)| *own) {
+            Ok(place) if !self.is_unbounded => self.answers[place].1,
             _ => NEVER,
         }
+    }
+
+    /// Puts its responses side by side.
+    pub(super) fn settle(&mut self) {
+        let worst = self.outcome.worst.iter();
+        self.answers = worst.map(|(own, worst)| (*own, worst.response)).collect();
     }
 }
 
@@ -317,7 +326,10 @@ impl State {
         level.shares += u128::from(demand.share());
         match level.owns.binary_search_by_key(&data.own, |(own, _)| *own) {
             Ok(place) => level.owns[place].1 += 1,
-            Err(place) => level.owns.insert(place, (data.own, 1)),
+            Err(place) => {
+                level.owns.insert(place, (data.own, 1));
+                level.has_others = true;
+            }
         }
         self.hops += 1;
     }
@@ -373,6 +385,7 @@ impl State {
             level.owns[place].1 -= 1;
             if level.owns[place].1 == 0 {
                 level.owns.remove(place);
+                level.has_others = true;
             }
         }
         self.hops -= 1;

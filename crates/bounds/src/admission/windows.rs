@@ -148,10 +148,8 @@ impl Admission {
 
     /// Raises what is `found` of a level's responses where they are longer, if one of its windows does for that.
     pub(super) fn look_through_window(&mut self, level: usize, by: u64, found: &mut [(u64, u64)]) -> bool {
-        let kept = &self.state.levels[level];
-        let known = &kept.now.outcome.worst;
-        let are_known = known.len() == found.len() && known.iter().zip(&*found).all(|(a, b)| a.0 == b.0);
-        if !are_known || self.ahead.joins.iter().any(|(at, _)| *at as usize == level) {
+        if self.state.levels[level].has_others || self.ahead.joins.iter().any(|(at, _)| *at as usize == level)
+        {
             return false;
         }
         let Some(window) = self.window_for(level, by) else {
