@@ -13,7 +13,7 @@ const MOST_ROUTES: usize = 1 << 24;
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
     /// The ports that follow each port on a route.
-    pub(super) next: Vec<Vec<u32>>,
+    next: Vec<Vec<u32>>,
     /// Levels in order, and where each stands.
     pub(super) order: Vec<u32>,
     pub(super) position: Vec<u32>,
