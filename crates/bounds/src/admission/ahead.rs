@@ -174,12 +174,13 @@ impl Admission {
         let from = woken.trailing_zeros() as usize;
         let mut later = 0;
         let glance = &self.state.glances[port];
-        let is_swept = (0..RANKS).any(|rank| {
+        let swept = (0..RANKS).fold(0u8, |swept, rank| {
             later = arrivals[rank].max(later);
-            rank >= from && present & 1 << rank != 0 && later >= glance.bears[rank]
+            let is_swept = rank >= from && present & 1 << rank != 0 && later >= glance.bears[rank];
+            swept | u8::from(is_swept) << rank
         });
-        if is_swept {
-            self.state.touch(port);
+        if swept != 0 {
+            self.state.touch(port, swept);
         }
         let before = [self.ahead.responses[port], self.ahead.departures[port]];
         self.ahead.before.push((port as u32, before));
@@ -423,7 +424,7 @@ impl Admission {
             if let Some(responses) =
                 ahead
                     .buffers
-                    .sweep((&mut self.state, &ahead.departures), index, (&shape, sweep))
+                    .sweep((&mut self.state, &ahead.above), index, (&shape, sweep))
             {
                 responses.longest(&mut ahead.starts, found)?;
                 return Some(());

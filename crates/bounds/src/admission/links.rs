@@ -131,17 +131,23 @@ impl State {
 }
 
 impl State {
-    /// Reads a little of everything that sweeps at a port are about to read. Its places are known here all at once, so that the processor
-    /// fetches many at a time; sweeps would wait for one after another.
-    pub(super) fn touch(&self, port: usize) {
+    /// Reads a little of everything that sweeps of these ranks at a port are about to read, one bit for each. Its places are known here all
+    /// at once, so that the processor fetches many at a time; sweeps would wait for one after another.
+    pub(super) fn touch(&self, port: usize, swept: u8) {
         let base = port * RANKS;
+        let count = RANKS - swept.leading_zeros() as usize;
+        let windowed = swept & self.glances[port].windowed;
         let mut sum = 0u64;
-        for (level, windows) in self.levels[base..].iter().zip(&self.windows[base..]).take(RANKS) {
-            sum ^= windows.read();
+        for (rank, level) in self.levels[base..base + count].iter().enumerate() {
+            if windowed & 1 << rank != 0 {
+                sum ^= self.windows[base + rank].read();
+            }
             for group in &level.groups {
                 sum ^= group.first_step ^ group.work_of(1);
             }
-            sum ^= level.now.answers.first().map_or(0, |(own, _)| *own);
+            if swept & 1 << rank != 0 {
+                sum ^= level.now.answers.first().map_or(0, |(own, _)| *own);
+            }
         }
         std::hint::black_box(sum);
     }

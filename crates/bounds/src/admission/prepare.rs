@@ -86,7 +86,7 @@ impl Admission {
                     .map(|(frame, _)| (*frame, kept.now.response(*frame))),
             );
             let before = found.clone();
-            let both = (&mut self.state, &[][..]);
+            let both = (&mut self.state, &self.ahead.above);
             let responses = self.ahead.buffers.sweep(both, level, (&shape, sweep));
             let swept = responses.and_then(|responses| responses.longest(&mut self.ahead.starts, &mut found));
             let stay = swept.is_some() && found == before;

@@ -28,7 +28,7 @@ pub(super) struct Shape {
 }
 
 /// What a port's levels have in common, from the most urgent on: what [`Shape`] says without blocking.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Above {
     /// Levels that are counted.
     start: u32,
@@ -38,6 +38,21 @@ pub(super) struct Above {
     releases: usize,
     listed: u64,
     is_slow: bool,
+    /// Their groups, level by level.
+    heads: Vec<Head>,
+    /// By rank: how many heads come before those of its level, and the work of these in the first instant.
+    ahead: [(u32, u64); RANKS],
+}
+
+/// What every sweep at a port asks of a group.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    at_once: u64,
+    first_step: u64,
+    /// By how much its slots may arrive later, from what the departures before it rise by.
+    rise: u64,
+    level: u32,
+    group: u32,
 }
 
 /// What is swept: releases up to `horizon`, every one earlier by its group's rise, which is at most `by`, or `all` of them by that.
@@ -156,16 +171,11 @@ impl Admission {
         let base = index / RANKS * RANKS;
         let above = &mut self.ahead.above;
         if above.start as usize != base || above.end as usize > index + 1 {
-            *above = Above {
-                start: base as u32,
-                end: base as u32,
-                first: u64::MAX,
-                listed: u64::MAX,
-                ..Above::default()
-            };
+            above.begin(base as u32);
         }
-        for level in &mut self.state.levels[above.end as usize..=index] {
-            above.count(level);
+        let from = above.end as usize;
+        for (level, at) in self.state.levels[from..=index].iter_mut().zip(above.end..) {
+            above.count(level, at, &self.ahead.departures);
         }
         above.end = index as u32 + 1;
         let level = &self.state.levels[index];
@@ -187,15 +197,53 @@ impl Above {
         self.end = u32::MAX;
     }
 
-    fn count(&mut self, level: &mut Kept) {
-        for group in level.groups.iter_mut().filter(|group| !group.is_empty) {
-            group.refresh();
-            self.is_slow |= group.is_slow();
-            self.quiet += group.at_once;
-            self.first = self.first.min(group.first_step);
-            self.releases += group.releases.len();
-            self.listed = self.listed.min(group.listed);
+    fn begin(&mut self, base: u32) {
+        self.heads.clear();
+        *self = Self {
+            start: base,
+            end: base,
+            first: u64::MAX,
+            listed: u64::MAX,
+            heads: std::mem::take(&mut self.heads),
+            ..Self::default()
+        };
+    }
+
+    fn count(&mut self, level: &mut Kept, at: u32, departures: &[Row]) {
+        let quiet = u64::try_from(self.quiet).unwrap_or(u64::MAX);
+        self.ahead[at as usize % RANKS] = (self.heads.len() as u32, quiet);
+        for (group, index) in level.groups.iter_mut().zip(0..) {
+            let mut head = Head {
+                at_once: 0,
+                first_step: u64::MAX,
+                rise: 0,
+                level: at,
+                group: index,
+            };
+            if !group.is_empty {
+                group.refresh();
+                self.is_slow |= group.is_slow();
+                self.quiet += group.at_once;
+                self.first = self.first.min(group.first_step);
+                self.releases += group.releases.len();
+                self.listed = self.listed.min(group.listed);
+                head.at_once = u64::try_from(group.at_once).unwrap_or(u64::MAX);
+                head.first_step = group.first_step;
+                head.rise = rise_of(group, departures);
+            }
+            self.heads.push(head);
         }
+    }
+
+    /// The groups above a level with their work in the first instant, and its own groups.
+    fn split(&self, index: usize) -> (u64, &[Head], &[Head]) {
+        let (count, at_once) = self.ahead[index % RANKS];
+        let next = match self.ahead.get(index % RANKS + 1) {
+            Some((next, _)) if index + 1 < self.end as usize => *next as usize,
+            _ => self.heads.len(),
+        };
+        let (above, own) = self.heads[..next].split_at(count as usize);
+        (at_once, above, own)
     }
 }
 
@@ -203,7 +251,7 @@ impl Buffers {
     /// The responses of a level; `None` where they take more than this.
     pub(super) fn sweep(
         &mut self,
-        (state, departures): (&mut State, &[Row]),
+        (state, known): (&mut State, &Above),
         index: usize,
         (shape, sweep): (&Shape, Sweep),
     ) -> Option<Responses<'_>> {
@@ -233,37 +281,32 @@ impl Buffers {
         same.clear();
         stairs.clear();
         let (above, own) = (&state.levels[base..index], &state.levels[index]);
-        let rise = |group: &Group| {
-            if sweep.all {
-                by
-            } else {
-                rise_of(group, departures).min(by)
-            }
-        };
+        let (mut at_once, groups_above, groups) = known.split(index);
+        let rise = |head: &Head| if sweep.all { by } else { head.rise.min(by) };
         // Nothing starts before `first`, so that what comes until then counts at once.
         let (from, to, first) = match sweep.span {
             Span::All => (0, u64::MAX, own.now.first),
             Span::Part { from, to, first } => (from, to, first),
         };
-        let mut at_once = 0u64;
-        for group in above.iter().flat_map(|level| &level.groups) {
-            at_once = at_once.saturating_add(u64::try_from(group.at_once).unwrap_or(u64::MAX));
-            let rise = rise(group);
+        for head in groups_above {
+            let rise = rise(head);
             let last = horizon.saturating_add(rise);
-            if !is_quiet && !group.is_empty && group.first_step <= last {
+            if !is_quiet && head.first_step <= last {
+                let group = &above[head.level as usize - base].groups[head.group as usize];
                 let start = group.upto(first.saturating_add(rise));
                 at_once = at_once.saturating_add(group.work_of(start));
                 group.add_releases(higher, 0, (start, last), rise);
             }
         }
-        for (group, bundle) in own.groups.iter().zip(0u32..) {
-            let mut stair = u64::try_from(group.at_once).unwrap_or(u64::MAX);
-            let rise = rise(group);
+        for head in groups {
+            let mut stair = head.at_once;
+            let rise = rise(head);
             let last = horizon.min(to).saturating_add(rise);
-            if !is_quiet && !group.is_empty && group.first_step <= last {
+            if !is_quiet && head.first_step <= last {
+                let group = &own.groups[head.group as usize];
                 let start = group.upto(from.saturating_add(rise));
                 stair = stair.saturating_add(group.work_of(start));
-                group.add_releases(same, bundle, (start, last), rise);
+                group.add_releases(same, head.group, (start, last), rise);
             }
             stairs.push(stair);
         }

@@ -117,10 +117,10 @@ impl Admission {
             known.clear();
             let frames = kept.owns.iter().map(|(frame, _)| *frame);
             known.extend(frames.map(|frame| (frame, kept.now.response(frame))));
-            let responses = self
-                .ahead
-                .buffers
-                .sweep((&mut self.state, &[]), level, (shape, sweep));
+            let responses =
+                self.ahead
+                    .buffers
+                    .sweep((&mut self.state, &self.ahead.above), level, (shape, sweep));
             let found = responses.and_then(|responses| {
                 let part = responses.longer(&mut self.ahead.starts, &known)?;
                 Some((part, responses.end()?))
@@ -175,7 +175,7 @@ impl Admission {
         let sweep = Sweep::by_rises(part.reach, by, span);
         let ahead = &mut self.ahead;
         ahead.sweeps[1] += 1;
-        let both = (&mut self.state, &ahead.departures[..]);
+        let both = (&mut self.state, &ahead.above);
         let responses = ahead.buffers.sweep(both, level, (&shape, sweep));
         let done = responses
             .and_then(|responses| responses.longest(&mut ahead.starts, found))
