@@ -306,6 +306,22 @@ fn an_overloaded_port_is_named_with_its_utilisation() {
 }
 
 #[test]
+fn alternatives_of_a_stream_that_is_there_count_it_once() {
+    let mut builder = pair();
+    builder.declaration.streams[0].deadline_ns = Some(1_000);
+    let mut admission = admission_of(&builder);
+    for name in ["slow", "next"] {
+        let id = admission.find(name).expect("it is there");
+        let mut stream = admission.stream(id).expect("it is there").clone();
+        let once = admission.alternatives(&stream, None).expect("known");
+        assert_eq!(once, admission.alternatives(&stream, Some(id)).expect("known"));
+        stream.name = "another".to_owned();
+        let twice = admission.alternatives(&stream, None).expect("known");
+        assert!(twice.smallest_period > once.smallest_period, "{once:?} {twice:?}");
+    }
+}
+
+#[test]
 fn alternatives_are_admitted_and_what_is_next_to_them_is_not() {
     let mut builder = pair();
     builder.declaration.streams[0].deadline_ns = Some(700);

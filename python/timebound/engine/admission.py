@@ -125,7 +125,7 @@ class Admission:
         self._state.remove(name)
 
     def alternatives(self, stream: Stream, replaced: str | None = None) -> Alternatives:
-        """What would still be admitted in the place of `stream`, and of the one named `replaced`. Nothing changes.
+        """What would still be admitted in the place of `stream`, and of the one named `replaced` (else of its own name). Nothing changes.
 
         Raises:
             ScenarioError: the stream is none that this network can carry.

@@ -41,8 +41,8 @@ struct Search<'a> {
 }
 
 impl Admission {
-    /// What would still be admitted in the place of `stream`, which may itself be admitted or refused, and may be there already (under
-    /// `replaced`) or not. Nothing changes. Takes at most 120 decisions.
+    /// What would still be admitted in the place of `stream`, which may itself be admitted or refused, and of the one that is `replaced` by
+    /// it; if none is named and one of its name is there, that is the one. Nothing changes. Takes at most 120 decisions.
     ///
     /// # Errors
     /// [`super::Misuse::Unknown`].
@@ -54,6 +54,8 @@ impl Admission {
         if let Some(id) = replaced {
             self.stream(id).ok_or(super::Misuse::Unknown(id))?;
         }
+        // Whoever is there would else be counted twice.
+        let replaced = replaced.or_else(|| self.find(&stream.name));
         let mut search = Search {
             admission: self,
             replaced: replaced.map(|id| id.0),
