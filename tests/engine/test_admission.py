@@ -1,16 +1,13 @@
-"""Admission from Python and from the command line: the numbers of the prediction, the culprit by name, what would still fit."""
+"""A state of the core that streams join and leave: the numbers of the prediction, and answers that can be relied on."""
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from timebound.cli.app import execute
-from timebound.engine.admission import Admission, admit
+from timebound.engine.admission import Admission
 from timebound.engine.methods import work_out
 from timebound.engine.predict import predict
 from timebound.scenario import load
@@ -50,33 +47,6 @@ def test_what_joins_has_the_bounds_of_the_prediction(plan: Plan) -> None:
         assert all(bounds.values())
         for receiver, bound in bounds.items():
             assert prediction.outcomes[stream.name, receiver].nominal_ns <= bound
-
-
-def test_the_refused_flow_learns_who_would_suffer_and_what_would_fit(plan: Plan) -> None:
-    (answer,) = admit(plan, ("image",))
-    assert not answer.admitted
-    ((stream, decision),) = answer.decisions.items()
-    breach = decision.breaches[0]
-    assert (breach["kind"], breach["receiver"]) == ("deadline", "c")
-    assert breach["stream"].startswith("drive") and breach["name"] in {"s->t", "t->c"}
-    assert breach["bound_ns"] == breach["deadline_ns"] + breach["excess_ns"] and breach["growth_ns"] > 0
-    fits = answer.alternatives[stream]
-    # Below the drive it only blocks it with one frame; nothing else has a deadline that it breaks.
-    assert fits.lowest_class == 0 and fits.smallest_period_ns is None
-    lower = next(replace(found, priority=0) for found in plan.streams if found.name == stream)
-    others = [found for found in plan.streams if found.name != stream]
-    assert Admission(plan, others).add(lower).admitted
-
-
-def test_what_is_said_to_fit_is_admitted_and_a_nanosecond_less_is_not(plan: Plan) -> None:
-    (answer,) = admit(plan, ("state",))
-    assert not answer.admitted, "the image delays it beyond its deadline"
-    (fits,) = answer.alternatives.values()
-    assert fits.smallest_deadline_ns is not None and fits.smallest_deadline_ns > 8_000_000
-    state = next(stream for stream in plan.streams if stream.name.startswith("state"))
-    there = Admission(plan, [stream for stream in plan.streams if stream is not state])
-    assert there.ask(replace(state, deadline_ns=fits.smallest_deadline_ns)).admitted
-    assert not there.ask(replace(state, deadline_ns=fits.smallest_deadline_ns - 1)).admitted
 
 
 def test_a_change_is_taken_or_leaves_everything_as_it_was(plan: Plan) -> None:
@@ -155,40 +125,3 @@ def test_threads_may_share_a_state(plan: Plan) -> None:
     for thread in threads:
         thread.join()
     assert len(state.names()) == 40
-
-
-def test_streams_that_answer_others_are_refused_with_their_place() -> None:
-    text = TEXT.replace("stack: {udp: {}}", "stack: {mqtt: {broker: d}}").replace("from: b, to: d", "from: b, to: a")
-    with pytest.raises(ScenarioError, match="answer others") as caught:
-        admit(build_plan(load(text)), ("drive",))
-    assert caught.value.problems[0].line > 0
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    path = tmp_path / "cell.yaml"
-    path.write_text(TEXT)
-    return str(path)
-
-
-def test_the_command_says_who_joins_and_why_not(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["admit", file]) == 1
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "drive: admitted" and "state: admitted" in said and "image: REFUSED" in said
-    assert any("could miss its deadline of" in line and "grows most at port" in line for line in said)
-    assert execute(["admit", file, "drive", "--set", "flows.image.priority=0"]) == 0
-
-
-def test_the_command_prints_json_and_nothing_else(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["admit", file, "drive", "--json"]) == 1
-    (flow,) = json.loads(capsys.readouterr().out)["flows"]
-    assert flow["flow"] == "drive" and not flow["admitted"]
-    (decision,) = flow["decisions"].values()
-    assert decision["breaches"][0]["kind"] == "deadline" and decision["total"] == 2
-    assert [breach["stream"].split("/")[0] for breach in decision["breaches"]] == ["drive", "state"]
-
-
-def test_an_unknown_flow_is_an_error_with_the_known_ones(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["admit", file, "drvie"]) == 2
-    message = capsys.readouterr().err
-    assert "there is no flow 'drvie'" in message and "drive, state, image" in message and "cell.yaml" in message

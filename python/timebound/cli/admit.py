@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, Quiet, ScenarioName, Settings, open_scenario, print_json
 
 if TYPE_CHECKING:
-    from timebound.engine.admission import Alternatives, FlowAnswer
+    from timebound.engine.admission import Alternatives
+    from timebound.engine.admit import FlowAnswer
 
 EXIT_REFUSED = 1
+_DECIDING = "deciding on one flow after another"
 
 
 def register(app: App) -> None:
@@ -27,6 +29,13 @@ def admit(
         str, Parameter(help="Flows of the scenario that ask to join, in this order; all where none is named.")
     ],
     set: Settings = (),
+    method: Annotated[
+        Literal["bound", "port-by-port"] | None,
+        Parameter(
+            help="The bounds that count: bound is what `timebound predict` prints and takes a prediction per decision; port-by-port is instant, and the default, "
+            "where no frames answer others and there is no background traffic."
+        ),
+    ] = None,
     buffers: Annotated[bool, Parameter(negative=(), help="Refuse what could overfill a queue, too.")] = False,
     json: AsJson = False,
     quiet: Quiet = False,
@@ -36,27 +45,36 @@ def admit(
     The flows of the scenario that are not named are there from the start. A refused flow changes nothing for the next one.
     """
     from timebound.cli.live_progress import TerminalProgress
-    from timebound.engine.admission import admit as decide
-    from timebound.stacks import build_plan
+    from timebound.engine.admit import admit as decide
 
     loaded = open_scenario(scenario, set)
+    found = []
     with TerminalProgress(quiet or json) as progress:
-        progress.step("admit", "deciding on one flow after another")
-        answers = decide(build_plan(loaded), flows, check_buffers=buffers)
+        progress.step("admit", _DECIDING)
+
+        def tell(share: float, predictions: int) -> None:
+            progress.at(share, f"{_DECIDING}, {predictions} predictions" if predictions else _DECIDING)
+
+        for answer in decide(loaded, flows, method=method, check_buffers=buffers, tell=tell):
+            found.append(answer)
+            if not json:
+                # At once: what was decided stays decided when somebody breaks off.
+                _tell(answer)
     if json:
-        print_json({"flows": [asdict(answer) for answer in answers]})
-    else:
-        for answer in answers:
-            _tell(answer)
-    return 0 if all(answer.admitted for answer in answers) else EXIT_REFUSED
+        print_json({"flows": [asdict(answer) for answer in found]})
+    return 0 if all(answer.admitted for answer in found) else EXIT_REFUSED
 
 
 def _tell(answer: FlowAnswer) -> None:
+    from timebound.scenario.units import format_ms
+
     print(f"{answer.flow}: {'admitted' if answer.admitted else 'REFUSED'}")
     for name, decision in answer.decisions.items():
         for receiver, bound_ns in decision.bounds_ns.items():
             if answer.admitted:
-                print(f"  {name} reaches {receiver} within {_time(bound_ns)}")
+                within = "without a finite bound" if bound_ns is None else f"within {format_ms(bound_ns)}"
+                rests_on = answer.rests_on.get(receiver)
+                print(f"  {name} reaches {receiver} {within}{f' ({rests_on})' if rests_on else ''}")
         for text in decision.texts:
             print(f"  {text}")
         if decision.total > len(decision.texts):
@@ -66,19 +84,15 @@ def _tell(answer: FlowAnswer) -> None:
 
 
 def _fits(alternatives: Alternatives) -> str:
+    from timebound.scenario.units import format_ms, format_rate
+
     said = []
     if alternatives.smallest_period_ns is not None:
-        said.append(f"period {_time(alternatives.smallest_period_ns)} or more")
+        said.append(f"period {format_ms(alternatives.smallest_period_ns)} or more")
+    if alternatives.largest_rate_bps is not None:
+        said.append(f"token rate {format_rate(alternatives.largest_rate_bps)} or less")
     if alternatives.smallest_deadline_ns is not None:
-        said.append(f"deadline {_time(alternatives.smallest_deadline_ns)} or more")
+        said.append(f"deadline {format_ms(alternatives.smallest_deadline_ns)} or more")
     if alternatives.lowest_class is not None:
         said.append(f"priority {alternatives.lowest_class} as the lowest")
     return ", or ".join(said) if said else "nothing, whatever its period, deadline or priority alone"
-
-
-def _time(nanos: int | None) -> str:
-    """To the nanosecond, so that it can be written into a scenario and still holds."""
-    if nanos is None:
-        return "no finite time"
-    whole, rest = divmod(nanos, 1_000_000)
-    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".") + " ms"

@@ -1,4 +1,4 @@
-"""Admission: may this stream, or this flow of a scenario, join those that are there?
+"""Admission: may this stream join those that are there?
 
 The state keeps the bounds of all streams and follows each change to the numbers that depend on it; every answer is what a full
 analysis of the resulting network says (crates/bounds/src/admission, docs/admission.md).
@@ -14,7 +14,7 @@ from typing import Any
 from timebound import _core
 from timebound.engine.core import problem_at
 from timebound.engine.predict import network_of
-from timebound.scenario.problems import Problem, ScenarioError
+from timebound.scenario.problems import ScenarioError
 from timebound.stacks import Plan, Stream
 
 
@@ -47,17 +47,6 @@ class Alternatives:
     """Of a token bucket."""
     decisions: int
     """How many decisions the search took."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowAnswer:
-    """What is said about a flow of a scenario, stream by stream until the first refusal."""
-
-    flow: str
-    admitted: bool
-    decisions: dict[str, Decision]
-    alternatives: dict[str, Alternatives]
-    """Of the refused stream, or of the flow's only one."""
 
 
 class Admission:
@@ -166,78 +155,6 @@ class Admission:
         return ScenarioError(
             [problem_at(self._plan.scenario, origin, problem["message"], problem["hint"]) for problem in found]
         )
-
-
-def admit(plan: Plan, flows: tuple[str, ...], *, check_buffers: bool = False) -> list[FlowAnswer]:
-    """Asks for flows of the plan one after another, by name or group; those that are not named are there from the start. All of them
-    are asked for where none is named. A flow of several streams joins with all of them or not at all.
-
-    Raises:
-        ScenarioError: no such flow, one that is named twice, or streams that answer others (then arrivals depend on bounds, and one flow is no matter of its
-            own streams).
-    """
-    named = _flows(plan, flows)
-    _check(plan)
-    of_flow: dict[str, list[str]] = {name: [] for name in named}
-    for (flow, _), segments in plan.segments.items():
-        for segment in segments:
-            if flow in of_flow and segment.stream not in of_flow[flow]:
-                of_flow[flow].append(segment.stream)
-    asked = {stream for streams in of_flow.values() for stream in streams}
-    streams = {stream.name: stream for stream in plan.streams}
-    state = Admission(
-        plan, [stream for name, stream in streams.items() if name not in asked], check_buffers=check_buffers
-    )
-    return [_admit(state, flow, [streams[name] for name in of_flow[flow]]) for flow in named]
-
-
-def _admit(state: Admission, flow: str, streams: list[Stream]) -> FlowAnswer:
-    decisions: dict[str, Decision] = {}
-    for stream in streams:
-        decision = decisions[stream.name] = state.add(stream)
-        if not decision.admitted:
-            alternatives = {stream.name: state.alternatives(stream)}
-            for other in decisions:
-                if decisions[other].admitted:
-                    state.remove(other)
-            return FlowAnswer(flow, False, decisions, alternatives)
-    alternatives = {stream.name: state.alternatives(stream, stream.name) for stream in streams if len(streams) == 1}
-    return FlowAnswer(flow, True, decisions, alternatives)
-
-
-def _flows(plan: Plan, named: tuple[str, ...]) -> list[str]:
-    """The names of the flows that are asked for, in the order of the request."""
-    known = plan.scenario.flows
-    if not named:
-        return [flow.name for flow in known]
-    found: list[str] = []
-    for name in named:
-        these = [flow.name for flow in known if name in (flow.name, flow.group)]
-        if not these:
-            names = ", ".join(dict.fromkeys(flow.group for flow in known))
-            raise _asked_wrongly(plan, name, f"there is no flow {name!r}", f"the flows are {names}")
-        twice = [flow for flow in these if flow in found]
-        if twice:
-            raise _asked_wrongly(plan, name, f"flow {twice[0]!r} is named twice", "a flow joins once: name it once")
-        found += these
-    return found
-
-
-def _asked_wrongly(plan: Plan, name: str, message: str, hint: str) -> ScenarioError:
-    file = plan.scenario.file or "<scenario>"
-    return ScenarioError([Problem(file=file, line=0, column=0, path=name, message=message, hint=hint, source_line="")])
-
-
-def _check(plan: Plan) -> None:
-    for stream in plan.streams:
-        if stream.follows is not None and not stream.follows.is_nothing:
-            message = (
-                f"frames of {stream.name!r} answer others, so that their arrivals depend on bounds of other streams"
-            )
-            hint = (
-                "`timebound predict` gives the bounds with all flows; admission is for flows that answer nothing (UDP)"
-            )
-            raise ScenarioError([problem_at(plan.scenario, plan.origins[stream.name], message, hint)])
 
 
 def _refused(answer: dict[str, Any]) -> Decision:

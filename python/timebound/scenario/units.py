@@ -260,6 +260,12 @@ def format_time(nanoseconds: int) -> str:
     return _format(nanoseconds, (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)))
 
 
+def format_ms(nanoseconds: int) -> str:
+    """A time in milliseconds that `parse` reads back exactly, whatever its decimals: such times are compared by eye."""
+    whole, rest = divmod(nanoseconds, 10**6)
+    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".") + " ms"
+
+
 def format_rate(bits_per_second: int) -> str:
     """A rate that `parse` reads back exactly."""
     units = (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1))
