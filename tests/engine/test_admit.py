@@ -227,6 +227,29 @@ def test_queues_count_where_they_are_asked_for() -> None:
     assert "could overflow" in decision.texts[0]
 
 
+@pytest.mark.parametrize(
+    "link",
+    [
+        "queue: {drr: {classes: {3: 3 KiB}}}",
+        "duplex: half",
+        "tdma: {cycle: 1 ms, slots: {a: [{at: 0 ms, length: 500 us}], b: [{at: 500 us, length: 500 us}]}}",
+    ],
+)
+def test_ports_that_a_state_does_not_cover_are_left_to_predictions(link: str) -> None:
+    flow = "  - {name: x, from: a, to: b, size: 100 B, period: 2 ms, priority: 3, deadline: 2 ms}\n"
+    scenario = load(
+        f"name: n\nnetwork:\n  nodes: {{a: host, b: host}}\n  links: [{{between: [a, b], {link}}}]\nflows:\n{flow}stack: {{udp: {{}}}}\n"
+    )
+    (answer,) = admit(scenario)
+    ((_, decision),) = answer.decisions.items()
+    assert answer.admitted and answer.method == "bound"
+    assert decision.bounds_ns == {"b": _bounds(scenario, {"x"})["x", "b"]}
+    plan = plan_of(scenario)
+    state = Admission(plan, [])
+    assert state.uncovered() and not state.add(plan.streams[0]).admitted
+    assert Admission(plan_of(SCENARIO), []).uncovered() == []
+
+
 CHAIN = """
 name: chain
 network:

@@ -172,6 +172,17 @@ impl Admission {
         })
     }
 
+    /// The ports (`a->b`) for which a full analysis has bounds and a state has none.
+    fn uncovered(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| {
+            let state = self.state();
+            state
+                .uncovered()
+                .map(|port| state.network().port_name(port))
+                .collect()
+        })
+    }
+
     /// The names of the streams that are there, sorted.
     fn names(&self, py: Python<'_>) -> Vec<String> {
         py.detach(|| {

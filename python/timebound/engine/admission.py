@@ -122,6 +122,10 @@ class Admission:
         """
         return Alternatives(**_told(self._answer(stream, lambda text: self._state.alternatives(text, replaced))))
 
+    def uncovered(self) -> list[str]:
+        """The ports (`a->b`) for which a prediction has bounds and a state has none: with deficit round robin, of a half-duplex medium, with slots."""
+        return self._state.uncovered()
+
     def names(self) -> list[str]:
         """The streams that are there, sorted."""
         return self._state.names()

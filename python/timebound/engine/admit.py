@@ -1,7 +1,7 @@
 """May these flows of a scenario join those that are there? There are two ways to the answer.
 
-Where no stream answers another and there is no background traffic, a state of the core follows each change port by port (`timebound.engine.admission`). Elsewhere, or where the bounds over stretches
-of ports are asked for, each decision is a prediction (`timebound.engine.judged`).
+Where no stream answers another, there is no background traffic and the core's state covers all ports, that follows each change port by port
+(`timebound.engine.admission`). Elsewhere, or where the bounds over stretches of ports are asked for, each decision is a prediction (`timebound.engine.judged`).
 """
 
 from __future__ import annotations
@@ -55,15 +55,19 @@ def admit(
     """
     plan = plan_of(scenario)
     named = _flows(scenario, flows)
-    if method == "bound" or not _is_plain(plan):
-        _check_order(scenario, [flow.name for flow in named])
-        changes = bool(scenario.events or Orders.of(scenario))
-        if method == "port-by-port" and changes:
-            message = "of a network that changes (at:) with flows that answer others there are no bounds port by port"
-            raise ScenarioError([problem_at(scenario, "at", message, "leave out --method port-by-port")])
-        yield from _by_prediction(scenario, named, bool(flows), method or "bound", check_buffers, tell)
-    else:
-        yield from _by_state(plan, named, check_buffers, tell)
+    if method != "bound" and _is_plain(plan):
+        of_flow = _streams(plan, named)
+        moved = {stream for streams in of_flow.values() for stream in streams}
+        there = [stream for stream in plan.streams if stream.name not in moved]
+        state = Admission(plan, there, check_buffers=check_buffers)
+        if not state.uncovered():
+            yield from _by_state(state, plan, of_flow, tell)
+            return
+    _check_order(scenario, [flow.name for flow in named])
+    if method == "port-by-port" and (scenario.events or Orders.of(scenario)):
+        message = "no state decides here, and predictions of a network that changes (at:) have no bounds port by port"
+        raise ScenarioError([problem_at(scenario, "at", message, "leave out --method port-by-port")])
+    yield from _by_prediction(scenario, named, bool(flows), method or "bound", check_buffers, tell)
 
 
 def _is_plain(plan: Plan) -> bool:
@@ -79,18 +83,19 @@ def _is_plain(plan: Plan) -> bool:
     )
 
 
-def _by_state(
-    plan: Plan, named: list[Flow], check_buffers: bool, tell: Callable[[float, int], None]
-) -> Iterator[FlowAnswer]:
-    of_flow: dict[str, list[str]] = {flow.name: [] for flow in named}
+def _streams(plan: Plan, named: list[Flow]) -> dict[str, list[str]]:
+    """The names of the streams of each flow."""
+    found: dict[str, dict[str, None]] = {flow.name: {} for flow in named}
     for (flow, _), segments in plan.segments.items():
-        for segment in segments:
-            if flow in of_flow and segment.stream not in of_flow[flow]:
-                of_flow[flow].append(segment.stream)
-    asked = {stream for streams in of_flow.values() for stream in streams}
-    there = [stream for stream in plan.streams if stream.name not in asked]
+        if flow in found:
+            found[flow].update((segment.stream, None) for segment in segments)
+    return {flow: list(streams) for flow, streams in found.items()}
+
+
+def _by_state(
+    state: Admission, plan: Plan, of_flow: dict[str, list[str]], tell: Callable[[float, int], None]
+) -> Iterator[FlowAnswer]:
     streams = {stream.name: stream for stream in plan.streams}
-    state = Admission(plan, there, check_buffers=check_buffers)
 
     def answer(flow: str) -> FlowAnswer:
         decisions: dict[str, Decision] = {}
@@ -105,9 +110,9 @@ def _by_state(
         only = of_flow[flow] if len(of_flow[flow]) == 1 else []
         return FlowAnswer(flow, True, decisions, {name: state.alternatives(streams[name], name) for name in only})
 
-    for done, asked_for in enumerate(named):
-        tell(done / len(named), 0)
-        yield answer(asked_for.name)
+    for done, asked in enumerate(of_flow):
+        tell(done / len(of_flow), 0)
+        yield answer(asked)
 
 
 def _by_prediction(

@@ -469,6 +469,13 @@ impl Admission {
         self.state.utilisation(self.lowest(port))
     }
 
+    /// The ports for which a full analysis has bounds and a state has none: with deficit round robin, of a half-duplex medium, with slots.
+    pub fn uncovered(&self) -> impl Iterator<Item = PortId> {
+        (0..self.network.ports.len())
+            .map(PortId::new)
+            .filter(|port| state::uncovered(&self.network, *port).is_some())
+    }
+
     /// Evaluations of a class at a port that it took when bounds were last worked out.
     #[must_use]
     pub const fn evaluations(&self) -> u64 {
