@@ -188,6 +188,17 @@ def test_the_bounds_that_count_can_be_chosen() -> None:
                 assert bound is not None and bound <= (fast.bounds_ns[receiver] or 0)
 
 
+def test_a_flow_of_several_receivers_joins_as_a_whole() -> None:
+    scenario = load(TEXT.replace("to: d, size: 400 B", "to: [c, d], size: 400 B"))
+    scenario = replace(scenario, flows=scenario.flows[:2])
+    (answer,) = admit(scenario, ("state",))
+    assert answer.admitted and len(answer.decisions) == 2 and answer.method == "port-by-port"
+    deadline = answer.alternatives["state"].smallest_deadline_ns
+    assert deadline == max(max(bounds.bounds_ns.values(), default=0) or 0 for bounds in answer.decisions.values())  # type: ignore[type-var]
+    (answer,) = admit(_changed(scenario, "state", deadline_ns=(deadline or 0) - 1), ("state",))
+    assert not answer.admitted and answer.alternatives["state"].smallest_deadline_ns == deadline
+
+
 def test_what_a_port_carried_in_time_beside_an_overload_it_still_carries() -> None:
     text = TEXT.replace("deadline: 600 us", "deadline: 1 ms") + (
         "background:\n  - {kind: udp, from: b, to: c, rate: 150 Mbit/s, size: 1000 B}\n"

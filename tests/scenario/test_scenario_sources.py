@@ -43,6 +43,33 @@ def test_an_include_may_depend_on_a_parameter(tmp_path: Path) -> None:
     assert len(load(main, {"parameters.load": "high", "n": 7}).flows) == 7
 
 
+def test_an_include_may_be_set(tmp_path: Path) -> None:
+    main = write(tmp_path, seeds="run: {seed: 7}\n", main="name: x\n" + BASE)
+    assert load(main, {"include": "seeds.yaml"}).run.seed == 7
+    with pytest.raises(ScenarioError, match=r"gone\.yaml"):
+        load(main, {"include": "[gone.yaml]"})
+
+
+def test_a_link_that_was_named_the_other_way_round_is_suggested() -> None:
+    (problem,) = problems("name: x\n" + BASE, {"network.links.s4-s1.rate": "10 Mbit/s"})
+    assert (problem.message, problem.hint) == ("nothing is called 's4-s1' in this list", "did you mean 's1-s4'?")
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ("abc", "neither a number of evaluations nor a time"),
+        (".nan", "neither a number of evaluations nor a time"),
+        ("99999999999999999999", "99999999999999999999 evaluations are not possible"),
+        ("-1", "-1 evaluations are not possible"),
+        ("3 parsecs", "is no unit of a time"),
+    ],
+)
+def test_how_long_a_search_takes_is_a_number_or_a_time(search: str, message: str) -> None:
+    (problem,) = problems("name: x\n" + BASE, {"run.simulate.search": search})
+    assert message in problem.message and problem.hint
+
+
 def test_problems_of_an_included_file_name_that_file(tmp_path: Path) -> None:
     main = write(
         tmp_path, base="network: {nodes: {h1: hots}}\n", main="name: x\ninclude: base.yaml\nstack: {udp: {}}\n"

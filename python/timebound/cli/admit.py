@@ -69,18 +69,18 @@ def _tell(answer: FlowAnswer) -> None:
     from timebound.scenario.units import format_ms
 
     print(f"{answer.flow}: {'admitted' if answer.admitted else 'REFUSED'}")
-    for name, decision in answer.decisions.items():
+    for decision in answer.decisions.values():
         for receiver, bound_ns in decision.bounds_ns.items():
             if answer.admitted:
                 within = "without a finite bound" if bound_ns is None else f"within {format_ms(bound_ns)}"
                 rests_on = answer.rests_on.get(receiver)
-                print(f"  {name} reaches {receiver} {within}{f' ({rests_on})' if rests_on else ''}")
+                print(f"  {answer.flow} reaches {receiver} {within}{f' ({rests_on})' if rests_on else ''}")
         for text in decision.texts:
             print(f"  {text}")
         if decision.total > len(decision.texts):
             print(f"  and {decision.total - len(decision.texts)} more")
-    for name, alternatives in answer.alternatives.items():
-        print(f"  still admitted of {name}: {_fits(alternatives)}")
+    for alternatives in answer.alternatives.values():
+        print(f"  still admitted of {answer.flow}: {_fits(alternatives)}")
 
 
 def _fits(alternatives: Alternatives) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 
 from cyclopts import App, CycloptsError
@@ -35,7 +34,7 @@ from timebound.cli import (
     validate,
 )
 from timebound.cli import exec as exec_
-from timebound.cli.common import EXIT_INPUT, EXIT_INTERRUPTED, stderr
+from timebound.cli.common import EXIT_INPUT, EXIT_INTERRUPTED, stderr, to_whoever_reads, write_no_more
 from timebound.engine import registry
 from timebound.engine.control import ControlError
 from timebound.engine.folder import FolderError
@@ -93,7 +92,8 @@ def execute(arguments: list[str]) -> int:
     try:
         result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         # What cannot be written shows here and not at the interpreter's end, where nobody can say it in words.
-        sys.stdout.flush()
+        with to_whoever_reads():
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
         _complain(as_json, "usage", [{"message": str(error), "hint": "timebound --help"}], str(error))
@@ -116,7 +116,7 @@ def execute(arguments: list[str]) -> int:
         return error.code
     except BrokenPipeError:
         # Whoever read our output has had enough.
-        _write_no_more()
+        write_no_more()
         return 0
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
@@ -126,16 +126,11 @@ def execute(arguments: list[str]) -> int:
         except OSError:
             # It was standard output that could not be written: a full disk.
             stderr(f"error: {text}")
-            _write_no_more()
+            write_no_more()
         return 3
     except KeyboardInterrupt:
         stderr("interrupted")
         return EXIT_INTERRUPTED
-
-
-def _write_no_more() -> None:
-    """What is still in the buffer of standard output goes nowhere, at exit as well."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(as_json: bool, kind: str, problems: list[dict[str, object]], text: str) -> None:

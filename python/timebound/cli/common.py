@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +38,12 @@ Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), help="No 
 Force = Annotated[bool, Parameter(negative=(), help="Replace the file of --output if it is there.")]
 Output = Annotated[
     str | None, Parameter(name=["--output", "-o"], help="The run folder; a new one below `runs/` by default.")
+]
+OutputIfNamed = Annotated[
+    str | None,
+    Parameter(
+        name=["--output", "-o"], help="Write a run folder with its report, of this name; without it none is written."
+    ),
 ]
 
 
@@ -87,9 +95,24 @@ def assignments(settings: Iterable[str]) -> dict[str, str]:
     return overrides
 
 
+def write_no_more() -> None:
+    """What is still in the buffer of standard output goes nowhere, at exit as well."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def to_whoever_reads() -> Iterator[None]:
+    """A reader that has had enough (`| head`) changes no exit code: that is the verdict's."""
+    try:
+        yield
+    except BrokenPipeError:
+        write_no_more()
+
+
 def print_json(value: Any) -> None:
     """The one thing on standard output."""
-    print(json.dumps(value, indent=1))
+    with to_whoever_reads():
+        print(json.dumps(value, indent=1))
 
 
 def everything(*, written: bool) -> str:
@@ -106,7 +129,8 @@ def print_flows(summary: dict[str, Any], *, written: bool) -> None:
     from timebound.cli.table import broker_lines, flow_reasons, flow_table, method_lines
 
     where = everything(written=written)
-    Console(stderr=False, soft_wrap=False).print(flow_table(summary, where))
-    for tell in (method_lines, flow_reasons, broker_lines):
-        for line in tell(summary, where):
-            print(plain(line))
+    with to_whoever_reads():
+        Console(stderr=False, soft_wrap=False).print(flow_table(summary, where))
+        for tell in (method_lines, flow_reasons, broker_lines):
+            for line in tell(summary, where):
+                print(plain(line))

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from timebound.cli import predict_assign, predict_explain
 from timebound.cli.common import (
     AsJson,
-    Output,
+    OutputIfNamed,
     Quiet,
     ScenarioName,
     Settings,
@@ -62,7 +62,7 @@ def predict(
     ] = None,
     explain: Explain = (),
     ports: Ports = False,
-    output: Output = None,
+    output: OutputIfNamed = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:

@@ -264,7 +264,7 @@ def _told_routes(document: dict[str, Any]) -> list[str]:
     changed = {name: entry["route"] for name, entry in document["changed"].items() if "route" in entry}
     before, after = routes["movable_before"], routes["movable_after"]
     if before is None or after is None:
-        return ["routes: there is no choice"]
+        return ["routes: none was chosen in time" if document["stopped"] else "routes: there is no choice"]
     among = "of all loop-free ways" if routes["all_ways"] else "of the candidate ways"
     proof = f"the least {among}" if routes["exact"] else "no proof that it is the least"
     told = [

@@ -54,6 +54,9 @@ def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool) 
 def entry_lines(entry: dict[str, Any], methods: dict[str, dict[tuple[str, str], int | None]]) -> list[str]:
     """One flow at one receiver as text."""
     deadline = "" if entry["deadline_ns"] is None else f", deadline {_time(entry['deadline_ns'])}"
+    if entry["deadline_ns"] is not None and entry["end_to_end_ns"] is not None:
+        late = entry["end_to_end_ns"] - entry["deadline_ns"]
+        deadline += f" missed by {_time(late)}" if late > 0 else " met"
     lines = [f"{entry['flow']} -> {entry['receiver']}: {_bound(entry['end_to_end_ns'])} end to end{deadline}"]
     if not entry["segments"]:
         lines.append("  no part of its way crosses the network")

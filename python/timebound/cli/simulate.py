@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Output, Quiet, ScenarioName, Settings
+from timebound.cli.common import AsJson, OutputIfNamed, Quiet, ScenarioName, Settings
 from timebound.cli.predict import figures
 
 
@@ -30,7 +30,7 @@ def simulate(
     *,
     search: Search = None,
     set: Settings = (),
-    output: Output = None,
+    output: OutputIfNamed = None,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:

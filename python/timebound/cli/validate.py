@@ -46,5 +46,9 @@ def validate(
     if json:
         print_json({"scenario": loaded.name, "valid": True, **counts, "host": host})
     else:
-        print(f"{loaded.name}: well formed ({', '.join(f'{value} {key}' for key, value in counts.items())})")
+        print(f"{loaded.name}: well formed ({', '.join(_count(value, key) for key, value in counts.items())})")
     return 0
+
+
+def _count(value: int, what: str) -> str:
+    return f"{value} {what.removesuffix('s') if value == 1 else what}"

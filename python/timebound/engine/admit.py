@@ -7,7 +7,7 @@ Where no stream answers another, there is no background traffic and the core's s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from timebound.engine.admission import Admission, Alternatives, Decision
@@ -29,7 +29,7 @@ class FlowAnswer:
     decisions: dict[str, Decision]
     """By a state: stream by stream until the first refusal. By predictions: of the flow's whole way, brokers included."""
     alternatives: dict[str, Alternatives]
-    """Of the refused stream, or of the flow's only one; by predictions: of the flow."""
+    """Of the flow's only stream; by predictions, and where there are several streams: of the flow."""
     method: Method = "port-by-port"
     rests_on: dict[str, str] = field(default_factory=dict)
     """Receiver -> what the bound rests on beside the declaration, where that is not all: service times of brokers, or that these are unknown; why there is
@@ -61,7 +61,7 @@ def admit(
         there = [stream for stream in plan.streams if stream.name not in moved]
         state = Admission(plan, there, check_buffers=check_buffers)
         if not state.uncovered():
-            yield from _by_state(state, plan, of_flow, tell)
+            yield from _by_state(state, plan, of_flow, bool(flows), check_buffers, tell)
             return
     _check_order(scenario, [flow.name for flow in named])
     if method == "port-by-port" and (scenario.events or Orders.of(scenario)):
@@ -93,26 +93,43 @@ def _streams(plan: Plan, named: list[Flow]) -> dict[str, list[str]]:
 
 
 def _by_state(
-    state: Admission, plan: Plan, of_flow: dict[str, list[str]], tell: Callable[[float, int], None]
+    state: Admission,
+    plan: Plan,
+    of_flow: dict[str, list[str]],
+    are_stated: bool,
+    check_buffers: bool,
+    tell: Callable[[float, int], None],
 ) -> Iterator[FlowAnswer]:
     streams = {stream.name: stream for stream in plan.streams}
-
-    def answer(flow: str) -> FlowAnswer:
-        decisions: dict[str, Decision] = {}
-        for stream in (streams[name] for name in of_flow[flow]):
-            decision = decisions[stream.name] = state.add(stream)
-            if not decision.admitted:
-                alternatives = {stream.name: state.alternatives(stream)}
-                for other in decisions:
-                    if decisions[other].admitted:
-                        state.remove(other)
-                return FlowAnswer(flow, False, decisions, alternatives)
-        only = of_flow[flow] if len(of_flow[flow]) == 1 else []
-        return FlowAnswer(flow, True, decisions, {name: state.alternatives(streams[name], name) for name in only})
-
-    for done, asked in enumerate(of_flow):
+    scenario = plan.scenario
+    there = {flow.name for flow in scenario.flows} - set(of_flow)
+    for done, (name, own) in enumerate(of_flow.items()):
         tell(done / len(of_flow), 0)
-        yield answer(asked)
+        decisions: dict[str, Decision] = {}
+        for stream in own:
+            decisions[stream] = state.add(streams[stream])
+            if not decisions[stream].admitted:
+                break
+        admitted = all(decision.admitted for decision in decisions.values())
+        alternatives = {}
+        if len(own) == 1:
+            alternatives = {own[0]: state.alternatives(streams[own[0]])}
+        elif (are_stated or not admitted) and not scenario.events and not Orders.of(scenario):
+            # All of its streams together are no matter of one stream's state.
+            others = Predictions(scenario, there, "port-by-port", check_buffers=check_buffers)
+            others.tell = partial(tell, done / len(of_flow))
+            alternatives = {name: others.alternatives(next(flow for flow in scenario.flows if flow.name == name))}
+        if admitted:
+            there.add(name)
+            # Those that joined later delay those before them.
+            decisions = {
+                stream: replace(decision, bounds_ns=state.bounds_ns(stream)) for stream, decision in decisions.items()
+            }
+        else:
+            for stream, decision in decisions.items():
+                if decision.admitted:
+                    state.remove(stream)
+        yield FlowAnswer(name, admitted, decisions, alternatives)
 
 
 def _by_prediction(

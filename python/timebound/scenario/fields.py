@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -112,6 +113,10 @@ class Efforts:
             return value
         if not isinstance(value, str):
             raise fail("expected a number of evaluations or a time", "write for example 20000 or 30 s")
+        if value.strip().isdecimal():
+            raise fail(f"{value} evaluations are not possible", f"use 0 to {self.most} of them, or a time: 30 s")
+        if not re.match(r"\s*[-+]?\.?[0-9]", value):
+            raise fail(f"{value!r} is neither a number of evaluations nor a time", "write for example 20000 or 30 s")
         return SearchTime(Quantity(units.TIME, least=self.least_ns).convert(value))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

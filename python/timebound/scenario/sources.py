@@ -39,6 +39,9 @@ def read(
     for path, value in settings:  # before the includes, whose names may depend on parameters
         if path[0] == "parameters" or (len(path) == 1 and path[0] in parameters_of(tree)):
             _set(tree, path if path[0] == "parameters" else ["parameters", *path], value, sources)
+        elif path[0] == "include":
+            _set(tree, path, value, sources)
+    settings = [(path, value) for path, value in settings if path[0] != "include"]
     tree = _Includer(file, sources).include(tree, file)
     known = parameters_of(tree)
     for path, value in settings:
@@ -257,7 +260,7 @@ def _set(tree: Mapping, path: list[str], value: Tree, sources: Sources) -> None:
             index, used = _index_of(node, rest)
             if index is None:
                 names = [name for item in node.items if (name := _label(item))]
-                close = difflib.get_close_matches(rest[0], names, 1)
+                close = _turned(rest[0], names) or difflib.get_close_matches(rest[0], names, 1)
                 hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names[:8]) or 'none'}"
                 sources.problem(value.place, shown, f"nothing is called {rest[0]!r} in this list", hint)
                 return
@@ -272,6 +275,15 @@ def _set(tree: Mapping, path: list[str], value: Tree, sources: Sources) -> None:
                 value.place, shown, f"there is nothing below a single value ({rest[0]!r})", "shorten the path"
             )
             return
+
+
+def _turned(name: str, names: list[str]) -> list[str]:
+    """The link whose ends were named the other way round: forward is as it is written."""
+    return [known for known in names if {*_halves(name)} & {(b, a) for a, b in _halves(known)}]
+
+
+def _halves(name: str) -> list[tuple[str, str]]:
+    return [(name[:cut], name[cut + 1 :]) for cut, letter in enumerate(name) if letter == "-"]
 
 
 def _own(tree: Tree) -> Tree:
