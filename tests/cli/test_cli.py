@@ -251,6 +251,23 @@ def test_a_queue_without_room_for_its_backlog_is_not_met(plant: str, capsys: pyt
     assert flow["verdict"] == "missed" and "has room for 100" in flow["risk"]
 
 
+def test_an_assignment_that_queues_may_lose_is_no_promise(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--set", "network.defaults.link.buffer=300 B"]
+    assert execute(["predict", plant, *small, "--assign", "priorities"]) == 1
+    out = capsys.readouterr().out
+    assert "deadlines not promised: 0 before" not in out and "messages can be lost" in out
+    assert execute(["predict", plant, "--assign", "priorities"]) == 0
+    assert "messages can be lost" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["validate", "predict", "admit"])
+def test_with_standard_output_closed_the_verdict_is_the_exit_code(plant: str, verb: str) -> None:
+    command = "import sys; from timebound.cli.app import execute; sys.exit(execute(sys.argv[1:]))"
+    line = ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-c", command, verb, plant]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+
+
 def test_a_folder_that_is_being_written_is_refused(
     plant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from timebound.cli.app import execute
 from timebound.engine.admission import Admission
-from timebound.engine.admit import FlowAnswer, admit
+from timebound.engine.admit import FlowAnswer, admit, risks
 from timebound.engine.endtoend import end_to_end
 from timebound.engine.judged import Judged, Predictions, least
 from timebound.engine.predict import predict
@@ -261,6 +261,23 @@ def test_ports_that_a_state_does_not_cover_are_left_to_predictions(link: str) ->
     assert Admission(plan_of(SCENARIO), []).uncovered() == []
 
 
+def test_what_fits_a_flow_of_several_receivers_counts_queues_too() -> None:
+    scenario = load(
+        TEXT.replace("to: d, size: 400 B", "to: [c, d], size: 400 B").replace(
+            "delay: 5 us}", "delay: 5 us, buffer: 800 B}"
+        )
+    )
+    scenario = replace(scenario, flows=scenario.flows[:2])
+    (answer,) = admit(scenario, ("state",), check_buffers=True)
+    assert not answer.admitted, "two of its frames may wait at its host"
+    fits = answer.alternatives["state"]
+    assert (fits.smallest_period_ns, fits.smallest_deadline_ns, fits.lowest_class) == (None, None, None)
+    (answer,) = admit(scenario, ("state",))
+    assert answer.admitted
+    (risk,) = risks(scenario, [answer])
+    assert "the queue of class 3 at port b->s may need" in risk and "messages can be lost" in risk
+
+
 CHAIN = """
 name: chain
 network:
@@ -374,6 +391,16 @@ def test_the_command_prints_json_and_nothing_else(file: str, capsys: pytest.Capt
     (decision,) = flow["decisions"].values()
     assert decision["breaches"][0]["kind"] == "deadline" and decision["total"] == 2
     assert [breach["stream"].split("/")[0] for breach in decision["breaches"]] == ["drive", "state"]
+
+
+def test_what_is_admitted_and_can_be_lost_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cell.yaml"
+    path.write_text(TEXT.replace("delay: 5 us}", "delay: 5 us, buffer: 400 B}"))
+    assert execute(["admit", str(path), "state", "--set", "flows.image.size=100 B"]) == 0
+    said = capsys.readouterr().out
+    assert "state: admitted" in said and "messages can be lost (--buffers refuses that)" in said
+    assert execute(["admit", str(path), "state", "--set", "flows.image.size=100 B", "--buffers"]) == 1
+    assert "messages can be lost" not in capsys.readouterr().out
 
 
 def test_an_unknown_flow_is_an_error_with_the_known_ones(file: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from timebound.engine.admit import FlowAnswer
 
 EXIT_REFUSED = 1
+MOST_NOTES = 8
 _DECIDING = "deciding on one flow after another"
 
 
@@ -46,6 +47,7 @@ def admit(
     """
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine.admit import admit as decide
+    from timebound.engine.admit import risks
 
     loaded = open_scenario(scenario, set)
     found = []
@@ -60,8 +62,14 @@ def admit(
             if not json:
                 # At once: what was decided stays decided when somebody breaks off.
                 _tell(answer)
+    notes = risks(loaded, found) if not buffers and any(answer.admitted for answer in found) else []
     if json:
-        print_json({"flows": [asdict(answer) for answer in found]})
+        print_json({"flows": [asdict(answer) for answer in found], "notes": notes})
+    else:
+        for note in notes[:MOST_NOTES]:
+            print(f"but {note} (--buffers refuses that)")
+        if len(notes) > MOST_NOTES:
+            print(f"and {len(notes) - MOST_NOTES} more with --json")
     return 0 if all(answer.admitted for answer in found) else EXIT_REFUSED
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 
 from cyclopts import App, CycloptsError
 
@@ -86,6 +88,9 @@ app.register_install_completion_command()
 
 def execute(arguments: list[str]) -> int:
     """Runs one command line; returns the exit code."""
+    # Both may be closed (`>&-`): what is said then goes nowhere.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = "--json" in ours
     registry.sweep()

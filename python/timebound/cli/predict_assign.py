@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from timebound.engine.assign import Assigned, Part
     from timebound.scenario.model import Scenario
 
+MOST_RISKS = 5
 MOST_ROWS = 40
 MOST_WAYS = 12
 LONGEST = "60 s"
@@ -217,17 +218,26 @@ def lines(document: dict[str, Any]) -> list[str]:
     """What stands below the table."""
     missed = document["missed"]
     told = [f"deadlines not promised: {len(missed['before'])} before, {len(missed['after'])} after"]
+    told += [f"  {risk}" for risk in document["risks"][:MOST_RISKS]]
+    if len(document["risks"]) > MOST_RISKS:
+        told.append(f"  and {len(document['risks']) - MOST_RISKS} more queues with --json")
     worst = document["worst_utilisation"]
     if worst["before"] is not None:
         told.append(f"worst utilisation: {_share(worst['before'])} before, {_share(worst['after'])} after")
     priorities = document["priorities"]
     if priorities is not None:
-        told += _told_priorities(priorities, document["classes"], bool(missed["after"]))
+        told += _told_priorities(priorities, document["classes"], any(_is_late(row) for row in document["flows"]))
     if document["routes"] is not None:
         told += _told_routes(document)
     if document["stopped"]:
         told.append("the search was broken off by --assign-for: more time may find more")
     return told
+
+
+def _is_late(row: dict[str, Any]) -> bool:
+    """Is the deadline missed by the bound, not only by what queues may lose?"""
+    deadline, bound = row["deadline_us"], row["after"]["bound_us"]
+    return deadline is not None and (bound is None or bound > deadline)
 
 
 def _share(worst: dict[str, Any]) -> str:

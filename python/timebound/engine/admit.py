@@ -6,7 +6,7 @@ Where no stream answers another, there is no background traffic and the core's s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,7 +14,9 @@ from timebound.engine.admission import Admission, Alternatives, Decision
 from timebound.engine.core import problem_at
 from timebound.engine.judged import Method, Predictions
 from timebound.engine.orders import Orders
+from timebound.engine.predict import predict
 from timebound.engine.runs import plan_of
+from timebound.engine.summary import Results, summarise
 from timebound.scenario.model import Flow, Scenario
 from timebound.scenario.problems import Problem, ScenarioError
 from timebound.stacks import Plan
@@ -68,6 +70,14 @@ def admit(
         message = "no state decides here, and predictions of a network that changes (at:) have no bounds port by port"
         raise ScenarioError([problem_at(scenario, "at", message, "leave out --method port-by-port")])
     yield from _by_prediction(scenario, named, bool(flows), method or "bound", check_buffers, tell)
+
+
+def risks(scenario: Scenario, answers: Iterable[FlowAnswer]) -> list[str]:
+    """Why messages can be lost although every deadline is kept, with all that is there after these answers: queues that are too small."""
+    refused = {answer.flow for answer in answers if not answer.admitted}
+    there = tuple(flow for flow in scenario.flows if flow.name not in refused)
+    summary = summarise(Results(predict(plan_of(replace(scenario, flows=there)))))
+    return list(dict.fromkeys(flow["risk"] for flow in summary["flows"] if flow["risk"] is not None))
 
 
 def _is_plain(plan: Plan) -> bool:

@@ -112,6 +112,7 @@ def assign(
         "changed": changes,
         "worst_utilisation": {"before": _worst(first), "after": _worst(second)},
         "missed": {"before": _missed(before), "after": _missed(after)},
+        "risks": list(dict.fromkeys(flow["risk"] for flow in after["flows"] if flow["risk"] is not None)),
         "flows": _flows(before, after),
     }
     if document["routes"] is not None:
@@ -296,7 +297,10 @@ def _missed(summary: dict[str, Any]) -> list[str]:
 
 def _misses(flow: dict[str, Any]) -> bool:
     whole = flow["end_to_end_us"]["bound"]
-    return flow["deadline_us"] is not None and (whole is None or whole > flow["deadline_us"])
+    # What a queue may lose does not arrive in time, either.
+    return flow["deadline_us"] is not None and (
+        whole is None or whole > flow["deadline_us"] or flow["risk"] is not None
+    )
 
 
 def _flows(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
