@@ -6,7 +6,7 @@ covers: streams that answer others (what a broker forwards, acknowledgements), b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -90,6 +90,7 @@ class Predictions:
         if breaches:
             breaches.sort(key=_rank)
             first = tuple(breaches[:LISTED])
+            self._locate(first, after)
             return Decision(False, {}, 0, first, tuple(_text(breach) for breach in first), len(breaches)), after
         bounds = {receiver: after.ways[flow.name, receiver].bound_ns for receiver in flow.receivers}
         changed = {
@@ -145,12 +146,13 @@ class Predictions:
 
     def _admits(self, flow: Flow) -> bool:
         try:
-            return self.ask(flow)[0].admitted
+            after = self._judged(self._with(flow), self.now)
+            return next(self._breaches(flow, after), None) is None
         except ScenarioError:
             # Such as a class that the stack does not carry: not to be had, either.
             return False
 
-    def _breaches(self, asked: Flow, after: Judged) -> Iterable[dict[str, Any]]:
+    def _breaches(self, asked: Flow, after: Judged) -> Iterator[dict[str, Any]]:
         """What the request would break. What was broken before does not count, unless a deadline would be missed by more: a port that background
         traffic overloads still carries the classes above that in time."""
         before = self.now.ports()
@@ -160,23 +162,31 @@ class Predictions:
                 yield {"kind": "overload", "name": name, "utilisation": {"value": load}}
             if self.check_buffers and port["exceeds_buffer"] and (known is None or not known["exceeds_buffer"]):
                 yield {"kind": "buffer", "name": name}
-        missed: list[tuple[Flow, str, EndToEnd, EndToEnd | None]] = []
         for flow in after.flows:
             for receiver in flow.receivers:
                 way, old = after.ways[flow.name, receiver], self.now.ways.get((flow.name, receiver))
                 if flow.deadline_ns is None or (way.bound_ns is not None and way.bound_ns <= flow.deadline_ns):
                     continue
                 if flow.name == asked.name:
-                    missed.append((flow, receiver, way, None))
+                    yield _deadline(flow, receiver, way, None)
                 elif old is None or (
                     old.bound_ns is not None and (way.bound_ns is None or way.bound_ns > old.bound_ns)
                 ):
-                    missed.append((flow, receiver, way, old))
+                    yield _deadline(flow, receiver, way, old)
+
+    def _locate(self, breaches: Sequence[dict[str, Any]], after: Judged) -> None:
+        """Adds to missed deadlines the port or broker where the bound would grow most; of a new flow, where it is longest."""
+        missed = [breach for breach in breaches if breach["kind"] == "deadline" and breach["bound_ns"] is not None]
         if not missed:
             return
-        shares = (self._shares(self.now), self._shares(after))
-        for flow, receiver, way, old in missed:
-            yield _deadline(flow, receiver, way, old, shares)
+        shares_before, shares = self._shares(self.now), self._shares(after)
+        for breach in missed:
+            key, is_new = (breach["flow"], breach["receiver"]), breach["before_ns"] is None
+            before = {} if is_new else shares_before(*key)
+            growth = {name: share - before.get(name, 0) for name, share in shares(*key).items()}
+            if growth:
+                breach["where"] = max(growth, key=lambda name: growth[name])
+                breach["growth_ns"] = None if is_new else growth[breach["where"]]
 
     def _shares(self, judged: Judged) -> Callable[[str, str], dict[str, int]]:
         """For a flow at a receiver: what each port and broker of its way takes of the bound, ns."""
@@ -216,7 +226,7 @@ class Predictions:
         if bucket is None:
             return None
 
-        # In terms of the time of a billion bytes at the rate: whatever is admitted at one is admitted at every longer one.
+        # In terms of a time at the rate: whatever is admitted at one is admitted at every longer one.
         def admits(tried: int) -> bool:
             return self._admits(replace(flow, token_bucket=replace(bucket, rate_bps=_rate(tried))))
 
@@ -271,18 +281,9 @@ def _rate(time: int) -> int:
     return max(1, 10**19 // time)
 
 
-def _deadline(
-    flow: Flow,
-    receiver: str,
-    way: EndToEnd,
-    old: EndToEnd | None,
-    shares: tuple[Callable[[str, str], dict[str, int]], Callable[[str, str], dict[str, int]]],
-) -> dict[str, Any]:
-    """A missed deadline, with the port or broker where the bound would grow most; of a new flow, where it is longest."""
+def _deadline(flow: Flow, receiver: str, way: EndToEnd, old: EndToEnd | None) -> dict[str, Any]:
+    """A missed deadline; `Predictions._locate` says where."""
     assert flow.deadline_ns is not None
-    before = {} if old is None else shares[0](flow.name, receiver)
-    growth = {name: share - before.get(name, 0) for name, share in shares[1](flow.name, receiver).items()}
-    where = max(growth, key=lambda name: growth[name], default=None) if way.bound_ns is not None else None
     return {
         "kind": "deadline",
         "flow": flow.name,
@@ -291,8 +292,8 @@ def _deadline(
         "bound_ns": way.bound_ns,
         "before_ns": None if old is None else old.bound_ns,
         "excess_ns": None if way.bound_ns is None else way.bound_ns - flow.deadline_ns,
-        "where": where,
-        "growth_ns": None if where is None or old is None else growth[where],
+        "where": None,
+        "growth_ns": None,
         "reason": way.reason,
     }
 
