@@ -41,6 +41,13 @@ def test_a_flow_with_several_instances_is_explained_by_its_bare_name(capsys: pyt
     assert "did you mean 'telemetry'" in capsys.readouterr().err
 
 
+def test_an_explanation_says_whether_the_deadline_is_met(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["predict", "hello", "--explain", "alarm", "--quiet"]
+    assert " met" in printed(arguments, capsys).splitlines()[0]
+    assert execute([*arguments, "--set", "flows.alarm.deadline=1 ms"]) == 1
+    assert "deadline 1,000.000 us missed by " in capsys.readouterr().out.splitlines()[0]
+
+
 @pytest.mark.parametrize("service", [[], SERVICE])
 def test_a_handshake_is_taken_apart(service: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["predict", "hello", "--explain", "alarm", *QOS_2, *service]

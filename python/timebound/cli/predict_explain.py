@@ -19,7 +19,7 @@ NAME_WIDTH = 46
 
 
 def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool) -> int:
-    """Explains all receivers of the flows; 0 if all have a bound, else 1."""
+    """Explains all receivers of the flows; 0 if all have a bound and keep their deadlines, else 1."""
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import explain, runs
     from timebound.engine.predict import predict
@@ -48,7 +48,13 @@ def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool) 
             print(
                 f"These {MOST_WAYS} have the least slack; {left_out} more with --json, or by name: --explain {shlex.quote(pairs[0][0])}"
             )
-    return 0 if all(segment["explanation"] for entry in entries for segment in entry["segments"]) else 1
+    are_bounded = all(segment["explanation"] for entry in entries for segment in entry["segments"])
+    return 0 if are_bounded and not any(_is_missed(entry) for entry in entries) else 1
+
+
+def _is_missed(entry: dict[str, Any]) -> bool:
+    deadline, whole = entry["deadline_ns"], entry["end_to_end_ns"]
+    return deadline is not None and (whole is None or whole > deadline)
 
 
 def entry_lines(entry: dict[str, Any], methods: dict[str, dict[tuple[str, str], int | None]]) -> list[str]:
