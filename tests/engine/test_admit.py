@@ -214,6 +214,21 @@ def test_what_a_port_carried_in_time_beside_an_overload_it_still_carries() -> No
     assert "utilisation" in decision.texts[0] and answer.alternatives["drive"].lowest_class == 1
 
 
+def test_an_overload_is_refused_through_a_broker_too() -> None:
+    """Answers to what has no bound promise nothing; the port is full all the same."""
+    scenario = _changed(_changed(MQTT, "drive", deadline_ns=None), "state", deadline_ns=None)
+    flooded = _changed(scenario, "state", period_ns=40_000, jitter_ns=0)
+    (answer,) = admit(flooded, ("state",))
+    ((_, decision),) = answer.decisions.items()
+    assert not answer.admitted and {breach["kind"] for breach in decision.breaches} == {"overload"}
+    least = answer.alternatives["state"].smallest_period_ns
+    assert least is not None and least > 40_000
+    ports = predict(plan_of(_changed(scenario, "state", period_ns=least, jitter_ns=0))).ports
+    assert max(port["utilisation"]["value"] for port in ports) < 1
+    (busiest, *_) = sorted((port["utilisation"]["value"] for port in predict(plan_of(flooded)).ports), reverse=True)
+    assert busiest == max(breach["utilisation"]["value"] for breach in decision.breaches) > 1
+
+
 def test_an_overload_is_refused_also_where_nobody_has_a_deadline() -> None:
     scenario = _changed(_changed(SCENARIO, "drive", deadline_ns=None), "state", deadline_ns=None)
     flooded = _changed(scenario, "image", period_ns=1_000_000, priority=0)

@@ -124,6 +124,7 @@ def predict(
     streams = {stream.name: stream for stream in plan.streams}
     servers, causes = Servers(plan), _Causes(orders, streams)
     known = below or {}
+    declared = dict(streams)
     rounds = 0
     while True:
         network = Network(plan, _steady(plan, streams, orders))
@@ -177,14 +178,26 @@ def predict(
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     if not paths and not plan.scenario.events and not orders:
         found = {key: causes.of(key, outcome) for key, outcome in outcomes.items()}
-        return Prediction(plan, network, streams, found, analysis["ports"], rounds, network, servers, orders)
+        ports = _loaded(plan, declared, orders, streams, analysis["ports"])
+        return Prediction(plan, network, streams, found, ports, rounds, network, servers, orders)
     changes = bool(plan.scenario.events or orders)
     steady = Network(plan, _steady(plan, streams, orders)) if changes else None
     network = Network(plan, _declaration(plan, streams))
     analysis = (steady or network).bounds({})
     outcomes = causes.cut(outcomes_of(analysis, streams))
     found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()}
-    return Prediction(plan, network, streams, found, analysis["ports"], rounds, steady or network, servers, orders)
+    ports = _loaded(plan, declared, orders, streams, analysis["ports"])
+    return Prediction(plan, network, streams, found, ports, rounds, steady or network, servers, orders)
+
+
+def _loaded(
+    plan: Plan, declared: dict[str, Stream], orders: Orders, streams: dict[str, Stream], ports: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The ports with the utilisation of all that is declared, also of streams that promise nothing any more: an overload must not hide what it leads to."""
+    if all(streams[name].period_ns == stream.period_ns for name, stream in declared.items()):
+        return ports
+    loads = Network(plan, _steady(plan, declared, orders)).bounds({}, "port-by-port")["ports"]
+    return [{**port, "utilisation": load["utilisation"]} for port, load in zip(ports, loads, strict=True)]
 
 
 def _meet(stream: Stream, jitter_ns: int) -> bool:
