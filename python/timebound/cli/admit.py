@@ -102,5 +102,6 @@ def _fits(alternatives: Alternatives) -> str:
     if alternatives.smallest_deadline_ns is not None:
         said.append(f"deadline {format_ms(alternatives.smallest_deadline_ns)} or more")
     if alternatives.lowest_class is not None:
-        said.append(f"priority {alternatives.lowest_class} as the lowest")
+        shared = ", which undeclared traffic shares," if alternatives.lowest_class == 0 else ""
+        said.append(f"priority {alternatives.lowest_class}{shared} as the lowest")
     return ", or ".join(said) if said else "nothing, whatever its period, deadline or priority alone"
