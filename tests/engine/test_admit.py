@@ -335,7 +335,7 @@ def test_a_stack_that_cannot_be_laid_is_an_error_with_its_place(
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_joining_one_after_another_is_as_predicting_all_at_once(data: st.DataObject) -> None:
-    """Jitters that settled before are where the next prediction begins; the fixed point is the same."""
+    """The order does not matter, and nothing of a decision stays behind for the next."""
     hosts = ("a", "b", "c", "d")
     flows = []
     for number in range(data.draw(st.integers(2, 6))):

@@ -17,7 +17,6 @@ from timebound.engine.runs import plan_of
 from timebound.scenario.model import Flow, Scenario
 from timebound.scenario.problems import ScenarioError
 from timebound.scenario.units import LONGEST_NS, format_ms
-from timebound.stacks import Stream
 from timebound.stacks.stages import Crossing, Working
 
 Method = Literal["bound", "port-by-port"]
@@ -37,21 +36,10 @@ class Judged:
     prediction: Prediction | None = None
     ways: dict[tuple[str, str], EndToEnd] = field(default_factory=dict)
     """(flow, receiver) -> bound of the whole way."""
-    declared: dict[str, Stream] = field(default_factory=dict)
-    """The plan's streams before their jitters were worked out."""
 
     def ports(self) -> dict[str, dict[str, Any]]:
         """The ports by name."""
         return {} if self.prediction is None else {port["name"]: port for port in self.prediction.ports}
-
-    def below(self, streams: Iterable[Stream]) -> dict[str, int]:
-        """Jitters that had settled, if nothing of what was there has become less: with more they are no smaller."""
-        now = {stream.name: stream for stream in streams}
-        if self.prediction is None or any(now.get(name) != stream for name, stream in self.declared.items()):
-            return {}
-        return {
-            name: stream.jitter_ns for name, stream in self.prediction.streams.items() if stream.follows is not None
-        }
 
 
 class Predictions:
@@ -77,7 +65,7 @@ class Predictions:
         self.tell = tell
         self.count = 0
         known = set(there)
-        self.now = self._judged(tuple(flow for flow in scenario.flows if flow.name in known), Judged())
+        self.now = self._judged(tuple(flow for flow in scenario.flows if flow.name in known))
 
     def ask(self, flow: Flow) -> tuple[Decision, Judged]:
         """May this flow join, or take the place of the one of its name? Nothing changes.
@@ -85,7 +73,7 @@ class Predictions:
         Raises:
             ScenarioError: the scenario's stack cannot be laid with it.
         """
-        after = self._judged(self._with(flow), self.now)
+        after = self._judged(self._with(flow))
         breaches = list(self._breaches(flow, after))
         if breaches:
             breaches.sort(key=_rank)
@@ -114,7 +102,7 @@ class Predictions:
         if len(others) != len(self.now.flows):
             search = Predictions(self.scenario, (), self.method, check_buffers=self.check_buffers, tell=self.tell)
             search.count = self.count
-            search.now = search._judged(others, Judged())
+            search.now = search._judged(others)
         before = search.count
         found = Alternatives(
             smallest_period_ns=search._smallest_period(flow),
@@ -131,22 +119,21 @@ class Predictions:
         there = {known.name: known for known in self.now.flows} | {flow.name: flow}
         return tuple(there[known.name] for known in self.scenario.flows if known.name in there)
 
-    def _judged(self, flows: tuple[Flow, ...], before: Judged) -> Judged:
+    def _judged(self, flows: tuple[Flow, ...]) -> Judged:
         self.count += 1
         self.tell(self.count)
-        plan = plan_of(replace(self.scenario, flows=flows))
-        declared = {stream.name: stream for stream in plan.streams}
-        prediction = predict(plan, before.below(plan.streams), paths=False, method=self.method)
+        # From nothing every time: from jitters that had settled before, what is found can lie some nanoseconds above what `predict` prints.
+        prediction = predict(plan_of(replace(self.scenario, flows=flows)), paths=False, method=self.method)
         ways = {
             (flow.name, receiver): end_to_end(prediction, flow, receiver)
             for flow in flows
             for receiver in flow.receivers
         }
-        return Judged(flows, prediction, ways, declared)
+        return Judged(flows, prediction, ways)
 
     def _admits(self, flow: Flow) -> bool:
         try:
-            after = self._judged(self._with(flow), self.now)
+            after = self._judged(self._with(flow))
             return next(self._breaches(flow, after), None) is None
         except ScenarioError:
             # Such as a class that the stack does not carry: not to be had, either.
