@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from timebound.engine.admission import Alternatives, Decision
 from timebound.engine.endtoend import EndToEnd, end_to_end
-from timebound.engine.predict import Prediction, predict
+from timebound.engine.predict import Prediction, loaded, predict
 from timebound.engine.runs import plan_of
 from timebound.scenario.model import Flow, Scenario
 from timebound.scenario.problems import ScenarioError
@@ -129,6 +129,9 @@ class Predictions:
             for flow in flows
             for receiver in flow.receivers
         }
+        # What lost its bound loads the ports all the same; the controller's planner counts what is guaranteed alone.
+        declared = {stream.name: stream for stream in prediction.plan.streams}
+        prediction.ports = loaded(prediction.plan, declared, prediction.orders, prediction.streams, prediction.ports)
         return Judged(flows, prediction, ways)
 
     def _admits(self, flow: Flow) -> bool:

@@ -179,19 +179,18 @@ def predict(
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     if not paths and not plan.scenario.events and not orders:
         found = {key: causes.of(key, outcome) for key, outcome in outcomes.items()}
-        ports = _loaded(plan, declared, orders, streams, analysis["ports"])
-        return Prediction(plan, network, streams, found, ports, rounds, network, servers, orders)
+        return Prediction(plan, network, streams, found, analysis["ports"], rounds, network, servers, orders)
     changes = bool(plan.scenario.events or orders)
     steady = Network(plan, _steady(plan, streams, orders)) if changes else None
     network = Network(plan, _declaration(plan, streams))
     analysis = (steady or network).bounds({})
     outcomes = causes.cut(outcomes_of(analysis, streams))
     found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()}
-    ports = _loaded(plan, declared, orders, streams, analysis["ports"])
+    ports = loaded(plan, declared, orders, streams, analysis["ports"])
     return Prediction(plan, network, streams, found, ports, rounds, steady or network, servers, orders)
 
 
-def _loaded(
+def loaded(
     plan: Plan, declared: dict[str, Stream], orders: Orders, streams: dict[str, Stream], ports: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The ports with the utilisation of all that is declared, also of streams that promise nothing any more: an overload must not hide what it leads to."""
