@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_admission import TEXT
 
 from timebound.cli.app import execute
 from timebound.engine.admission import Admission
@@ -25,18 +26,6 @@ from timebound.scenario.model_media import TokenBucket
 from timebound.scenario.problems import ScenarioError
 from timebound.stacks import Plan
 
-TEXT = """
-name: cell
-network:
-  defaults: {link: {rate: 100 Mbit/s, delay: 5 us}, switch: {delay: 10..20 us}}
-  nodes: {a: host, b: host, c: host, d: host, s: switch, t: switch}
-  links: [[a, s], [b, s], [s, t], [t, c], [t, d]]
-flows:
-  - {name: drive, from: a, to: c, size: 100 B, period: 2 ms, priority: 6, deadline: 600 us}
-  - {name: state, from: b, to: d, size: 400 B, period: 5 ms, jitter: 1 ms, priority: 3, deadline: 8 ms}
-  - {name: image, from: b, to: c, size: 60000 B, period: 20 ms, priority: 7}
-stack: {udp: {}}
-"""
 SCENARIO = load(TEXT)
 MQTT = load(
     TEXT.replace("stack: {udp: {}}", "stack: {mqtt: {broker: d}}")

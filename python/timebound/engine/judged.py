@@ -7,7 +7,7 @@ covers: streams that answer others (what a broker forwards, acknowledgements), b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from timebound.engine.admission import Alternatives, Decision
@@ -32,14 +32,14 @@ Tell = Callable[[int], None]
 class Judged:
     """Flows that are there, with what is promised to them."""
 
-    flows: tuple[Flow, ...] = ()
-    prediction: Prediction | None = None
-    ways: dict[tuple[str, str], EndToEnd] = field(default_factory=dict)
+    flows: tuple[Flow, ...]
+    prediction: Prediction
+    ways: dict[tuple[str, str], EndToEnd]
     """(flow, receiver) -> bound of the whole way."""
 
     def ports(self) -> dict[str, dict[str, Any]]:
         """The ports by name."""
-        return {} if self.prediction is None else {port["name"]: port for port in self.prediction.ports}
+        return {port["name"]: port for port in self.prediction.ports}
 
 
 class Predictions:
@@ -181,8 +181,6 @@ class Predictions:
     def _shares(self, judged: Judged) -> Callable[[str, str], dict[str, int]]:
         """For a flow at a receiver: what each port and broker of its way takes of the bound, ns."""
         prediction = judged.prediction
-        if prediction is None:
-            return lambda flow, receiver: {}
         jitters = {name: stream.jitter_ns for name, stream in prediction.streams.items() if stream.follows is not None}
         hops: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for result in prediction.steady.bounds(jitters, self.method)["streams"]:
