@@ -131,8 +131,9 @@ def test_a_channel_that_others_disturb_is_broken_and_says_how(ring: Lab, held: C
         assert ChannelState.PROVEN not in [state for state, _reason in held.of(name)]
     finally:
         ring.ofctl("del-flows", switch, "cookie=0x1/-1")
+    seen = len(held.of(name))
     held.enforcer.install(channel(ring, name, WAY))
-    assert held.settled(name, after=len(held.of(name)))[0] is ChannelState.PROVEN
+    assert held.settled(name, after=seen)[0] is ChannelState.PROVEN
 
 
 def test_a_way_that_is_none_is_broken_and_says_why(ring: Lab, held: Controller) -> None:

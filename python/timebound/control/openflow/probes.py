@@ -1,6 +1,7 @@
 """The proof of a channel: frames of its own 5-tuple through its own rules, and what they moved. On the event loop.
 
-Two frames are sent, again and again until both are proven or time is up (a meter may drop one while its bucket is empty):
+Two frames are sent, again and again until both are proven or time is up (a meter may drop one while its bucket is empty). What comes of any of them
+counts until then, however late: on a busy machine a switch may need longer for a frame than there is between two of them.
 
 - one enters the first switch at the host's port and goes through that switch's own table; it bears a source address that only the last
   switch hands to the controller. It must come there, at the right port, with the right mark.
@@ -14,6 +15,7 @@ too, so a counter that moved proves less than one that did not.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -55,6 +57,16 @@ class Caught:
     """Not by the rule that catches probes: some switch had no rule for it."""
 
 
+class _Sent:
+    """The probes that one proof has sent from the first switch to the last, and what was seen of them."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.came: asyncio.Queue[Caught] = asyncio.Queue()
+        self.reason = ""
+        """Why what came is no proof: it says more than that something else did not come."""
+
+
 class Prober:
     """Sends probes and waits for them."""
 
@@ -64,7 +76,7 @@ class Prober:
         self._within_s = within_s
         self._key = secrets.token_bytes(32)
         self._number = 0
-        self._waiting: dict[int, asyncio.Future[Caught]] = {}
+        self._waiting: dict[int, _Sent] = {}
 
     def caught(self, frame: Frame, at: PortId, *, astray: bool) -> bool:
         """A frame came to the controller; is it a probe of ours?"""
@@ -72,8 +84,8 @@ class Prober:
         if number is None or frame.ipv4 is None:
             return False
         waiting = self._waiting.pop(number, None)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(Caught(at, frame.ipv4.dscp, astray))
+        if waiting is not None:
+            waiting.came.put_nowait(Caught(at, frame.ipv4.dscp, astray))
         return True
 
     async def prove(
@@ -90,10 +102,14 @@ class Prober:
 
         `last`: the channel's rules at its last switch, read before any probe was sent. `named`: names of switches, for reasons.
         """
+        sent = _Sent()
         try:
-            await self._prove(channel, hops, last, outdated, named, spare)
+            await self._prove(channel, hops, last, outdated, named, spare, sent)
         except SwitchError as error:
             raise NotProvenError(str(error)) from error
+        finally:
+            for number in sent.numbers:
+                self._waiting.pop(number, None)
 
     async def _prove(
         self,
@@ -103,6 +119,7 @@ class Prober:
         outdated: Callable[[], bool],
         named: Callable[[int], str],
         spare: bool,
+        sent: _Sent,
     ) -> None:
         queues = [hop for hop in hops if self._queued(hop.out)]
         before = await self._queue_counts(queues, channel.priority)
@@ -112,7 +129,7 @@ class Prober:
         while True:
             self._send_last(channel, hops)
             reason, count = await asyncio.gather(
-                _nothing() if arrived else self._send_through(channel, hops, named, spare, wait_s),
+                _nothing() if arrived else self._send_through(channel, hops, named, spare, sent, wait_s),
                 self._taken(channel, hops),
             )
             arrived, delivered = not reason, delivered or count > taken
@@ -130,37 +147,27 @@ class Prober:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     async def _send_through(
-        self, channel: ChannelRow, hops: Hops, named: Callable[[int], str], spare: bool, wait_s: float
+        self, channel: ChannelRow, hops: Hops, named: Callable[[int], str], spare: bool, sent: _Sent, wait_s: float
     ) -> str:
-        """One frame from the first switch to the last; why it is no proof, or nothing."""
-        first, last = hops[0], hops[-1]
+        """One more frame from the first switch to the last; why none that came by then is a proof, or nothing."""
+        first, last, mark = hops[0], hops[-1], mark_of(channel.priority)
         self._number += 1
-        number, mark = self._number, mark_of(channel.priority)
-        waiting: asyncio.Future[Caught] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = waiting
+        sent.numbers.append(self._number)
+        self._waiting[self._number] = sent
         actions: tuple[Action, ...] = (Output(ofp.OFPP_TABLE),)
         if spare:
             actions = (SetField("ip_dscp", mark), *sending(first.out, channel.priority, self._queued))
-        frame = probe(_probed(channel), last.switch, number, self._key)
+        frame = probe(_probed(channel), last.switch, self._number, self._key)
         before = first_mark(channel)
         if before is not None:
             frame = marked(frame, before)
         self._send(first, frame, actions)
-        try:
-            caught = await asyncio.wait_for(waiting, wait_s)
-        except TimeoutError:
-            return f"a probe from {named(first.switch)} did not reach {named(last.switch)}"
-        finally:
-            self._waiting.pop(number, None)
-        if caught.astray:
-            return f"a probe strayed: {named(caught.at.switch)} has no rule for it"
-        if caught.at != PortId(last.switch, last.in_port):
-            return (
-                f"a probe came in at port {caught.at.number} of {named(caught.at.switch)}, not at port {last.in_port}"
-            )
-        if caught.mark != mark:
-            return f"a probe came to {named(last.switch)} with mark {caught.mark} in place of {mark}"
-        return ""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while reason := _wrong(await sent.came.get(), last, mark, named):
+                    sent.reason = reason
+                return ""
+        return sent.reason or f"a probe from {named(first.switch)} did not reach {named(last.switch)}"
 
     def _send_last(self, channel: ChannelRow, hops: Hops) -> None:
         """One frame through the last switch's own rule, out to the host."""
@@ -208,6 +215,18 @@ class Prober:
 
         counts = await asyncio.gather(*(count(hop) for hop in hops))
         return {hop.out: number for hop, number in zip(hops, counts, strict=True)}
+
+
+def _wrong(caught: Caught, last: Hop, mark: int, named: Callable[[int], str]) -> str:
+    """Why a probe that came is no proof, or nothing."""
+    at = named(caught.at.switch)
+    if caught.astray:
+        return f"a probe strayed: {at} has no rule for it"
+    if caught.at != PortId(last.switch, last.in_port):
+        return f"a probe came in at port {caught.at.number} of {at}, not at port {last.in_port}"
+    if caught.mark != mark:
+        return f"a probe came to {at} with mark {caught.mark} in place of {mark}"
+    return ""
 
 
 def _probed(channel: ChannelRow) -> FiveTuple:
