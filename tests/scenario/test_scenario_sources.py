@@ -151,3 +151,9 @@ def test_a_wrong_override_is_a_problem_of_the_command_line(key: str, value: str,
 def test_an_unknown_parameter_is_a_problem() -> None:
     found = problems(TEXT.replace("${n}", "${m}"))
     assert any(p.message == "unknown parameter 'm'" and "parameters" in p.hint for p in found)
+
+
+def test_nothing_is_said_about_what_stands_in_for_an_unknown_value() -> None:
+    wrong = flow('period: 10 ms, count: "${m} times"')
+    (problem,) = problems(f"name: x\n{NETWORK}stack: {{udp: {{}}}}\n{wrong}")
+    assert problem.message == "unknown parameter 'm'"

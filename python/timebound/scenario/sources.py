@@ -205,12 +205,12 @@ def _substitute_scalar(
         if found is not None and "${" not in found.text:
             return found.text
         if found is not None:
-            sources.problem(node.place, "", f"parameter {name!r} refers to a parameter", "give it a plain value")
+            sources.unknown_value(node.place, f"parameter {name!r} refers to a parameter", "give it a plain value")
             return "0"
         close = difflib.get_close_matches(name, parameters, 1)
         known = ", ".join(parameters) or "none"
         hint = f"did you mean ${{{close[0]}}}?" if close else f"declare it under parameters (declared: {known})"
-        sources.problem(node.place, "", f"unknown parameter {name!r}", hint)
+        sources.unknown_value(node.place, f"unknown parameter {name!r}", hint)
         return "0"
 
     node.text = _REFERENCE.sub(value, node.text)

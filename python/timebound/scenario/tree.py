@@ -77,14 +77,22 @@ class Sources:
         self.warnings: list[Problem] = []
         self.parametrised = False
         """Does `${` occur anywhere?"""
+        self._unknown: set[Place] = set()
 
     def add(self, file: str, text: str) -> None:
         """Remembers a source."""
         self.parametrised = self.parametrised or "${" in text
         self.lines[file] = re.split("\r\n|[\r\n\x85\u2028\u2029]", text)
 
+    def unknown_value(self, place: Place, message: str, hint: str) -> None:
+        """Records that nobody knows the value at a place; nothing that is found about what stands in for it is recorded."""
+        self.problem(place, "", message, hint)
+        self._unknown.add(place)
+
     def problem(self, place: Place, path: str, message: str, hint: str, *, warning: bool = False) -> None:
         """Records a problem (or a warning) at a place; `TooManyProblemsError` once there are enough."""
+        if path and place in self._unknown:
+            return
         if not warning and len(self.problems) >= MOST_PROBLEMS:
             raise TooManyProblemsError
         lines = self.lines.get(place.file, [])
