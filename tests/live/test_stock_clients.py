@@ -6,6 +6,7 @@ What they publish is judged by the network's own captures, in virtual time: at t
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -22,9 +23,13 @@ from tests.live.test_switches import emulate
 
 __all__ = ["pytestmark"]
 
-MESSAGES, SIZE, PERIOD_S, DEADLINE_S = 24, 200, 0.25, 0.25
-PUBLISHERS, DURATION = "4 s", "18 s"
-"""Connections are made through the overload, as best effort: a SYN that is lost is sent again after 1 s, and after 2 s more."""
+MESSAGES, SIZE, PERIOD_S, DEADLINE_S = 40, 200, 0.25, 0.25
+ON_THE_CHANNEL = 12
+"""Messages that are judged at least."""
+PUBLISHERS_S, DURATION = 4, "22 s"
+ASKED_WITHIN_S = 5.0
+"""Connections are made, and the first message is published, through the overload as best effort: a SYN that is lost is sent again after 1 s, and after
+2 s more; each loss of a segment doubles the wait, too. A run in which TCP needed longer than this leaves too little to judge."""
 ASKS = {
     "rt-deadline": "250 ms",
     "rt-period": "250 ms",
@@ -74,6 +79,8 @@ def with_clients(folder: Path) -> Path:
     publish = "mosquitto_pub -V 5 -h broker -q 1 -l -t plant"
     subscribe = f"mosquitto_sub -V 5 -h broker -q 1 -C {MESSAGES} -W 30 -F %p -t plant"
 
+    publishers = f"{PUBLISHERS_S} s"
+
     def program(name: str, *command: str, start: str) -> dict[str, object]:
         return {"name": name, "command": list(command), "start": start, "essential": False}
 
@@ -86,10 +93,10 @@ def with_clients(folder: Path) -> Path:
                 "sh",
                 "-c",
                 f"{lines} | {publish}/stock -D connect user-property rt-topic plant/stock {on_connect}",
-                start=PUBLISHERS,
+                start=publishers,
             ),
-            program("plain", "sh", "-c", f"{lines} | {publish}/plain", start=PUBLISHERS),
-            program("paho", sys.executable, str(folder / "publisher.py"), "plant/paho", *asks, start=PUBLISHERS),
+            program("plain", "sh", "-c", f"{lines} | {publish}/plain", start=publishers),
+            program("paho", sys.executable, str(folder / "publisher.py"), "plant/paho", *asks, start=publishers),
         ],
         "sub": [
             program("stock", "sh", "-c", f"{subscribe}/stock {on_subscribe}", start="0 ms"),
@@ -125,6 +132,17 @@ def stamps(capture: Path, topic: str) -> dict[int, float]:
     return found
 
 
+def asked(folder: Path) -> dict[str, float]:
+    """Topics for which publishers asked for a channel -> when the manager read it, s after they were started (virtual time)."""
+    began_ns = json.loads((folder / "live.json").read_text())["epoch_unix_ns"] + PUBLISHERS_S * 10**9
+    found: dict[str, float] = {}
+    for line in (folder / "logs" / "manager-broker-audit.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        if entry["event"] == "asked" and entry["side"] == "publish":
+            found.setdefault(entry["topic"], (entry["at_ns"] - began_ns) / 1e9)
+    return found
+
+
 def on_the_channel(begin: dict[int, float], end: dict[int, float], since: float) -> list[int]:
     """Messages that the channel has carried alone: published when it was there, and nothing from before it was still under way.
 
@@ -138,9 +156,14 @@ def test_unchanged_clients_get_a_channel_and_keep_the_deadline(tmp_path: Path) -
     for program in ("mosquitto_pub", "mosquitto_sub", "tshark"):
         need(program)
     file = with_clients(tmp_path)
-    for attempt in range(2):
+    reached: list[dict[str, float]] = []
+    disturbed = 0
+    for attempt in range(3):
         folder = tmp_path / str(attempt)
         _, summary = emulate(folder, "--set", f"run.duration={DURATION}", scenario=str(file))
+        reached.append(asked(folder))
+        if any(reached[-1].get(topic, math.inf) > ASKED_WITHIN_S for topic in ("plant/stock", "plant/paho")):
+            continue
         granted: dict[tuple[str, str], float] = {}
         for entry in audit(folder):
             if entry["what"] == "verdict" and entry["outcome"] == "granted":
@@ -163,9 +186,11 @@ def test_unchanged_clients_get_a_channel_and_keep_the_deadline(tmp_path: Path) -
 
         if summary["precision"]["verdict"] == "good":
             for topic, numbers in judged.items():
-                assert len(numbers) >= MESSAGES // 2, f"{topic}: the channel came late"
+                assert len(numbers) >= ON_THE_CHANNEL, f"{topic}: the channel came late"
                 assert max(latencies[topic][number] for number in numbers) <= DEADLINE_S, topic
             late = [number for number, span in latencies["plant/plain"].items() if span > DEADLINE_S]
             assert late or len(latencies["plant/plain"]) < MESSAGES, "without asking nothing was late"
             return
+        disturbed += 1
+    assert disturbed, f"what publishers asked for never reached the manager within {ASKED_WITHIN_S} s: {reached}"
     warnings.warn("the machine disturbed every run: deadlines and bounds were not judged", stacklevel=1)
