@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from sweep_helpers import SMALL, alive, command, descendants, end, results, scenario, swept, tb
 
 from timebound.engine.doctor import can_emulate
+from timebound.engine.sweep.executors import interrupts_later
 
 PERIODS = ("--vary", "flows.alpha.period=10 ms, 20 ms", "--vary", "run.seed=1..3")
 
@@ -239,6 +241,26 @@ def test_interrupted_while_its_workers_start_none_of_them_complains(tmp_path: Pa
     finally:
         end(process)
     assert process.returncode == 130 and "Traceback" not in errors, errors
+
+
+@pytest.mark.parametrize("taker", ["another thread", "this thread"])
+def test_an_interrupt_waits_for_the_start_of_workers_whichever_thread_takes_it(taker: str) -> None:
+    """A process that is told to end between its start and what it is to do would complain."""
+    over, steps = threading.Event(), []
+    other = threading.Thread(target=over.wait)
+    if taker == "another thread":
+        other.start()  # with interrupts let through
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(20):
+                time.sleep(0.005)  # a handler would run here
+                steps.append("in peace")
+        assert steps == ["in peace"] * 20
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        over.set()
 
 
 def test_interrupted_it_keeps_what_is_done_and_reports_it(tmp_path: Path) -> None:

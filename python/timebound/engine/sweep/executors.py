@@ -14,6 +14,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal
 
 from timebound.engine.folder import FolderError
@@ -71,11 +72,26 @@ def interrupts_later() -> Iterator[None]:
     came in the middle of their imports would be a traceback. Our own interrupt waits for the end of the block."""
     # Where it is started later it lets interrupts through again.
     resource_tracker.ensure_running()
+    came = False
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+
+    # The mask is that of this thread: an interrupt that another thread takes (polars has some) still runs the handler in the main one.
+    handler = signal.getsignal(signal.SIGINT)
+    replaced = threading.current_thread() is threading.main_thread() and handler is not None
+    if replaced:
+        signal.signal(signal.SIGINT, remember)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if replaced:
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def interrupt_local() -> None:
