@@ -6,11 +6,13 @@ import contextlib
 import os
 import selectors
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 from timebound.engine.control import ControlError, EndedError, Link
 
@@ -67,6 +69,58 @@ class _Running:
     """How many signals it was sent for being too slow."""
 
 
+class _Interrupts:
+    """SIGINT and SIGTERM as something that a selector waits for; the second one is raised wherever it comes.
+
+    As exceptions they would get lost: Python looks for signals between its instructions, and one that comes after it has looked and before the selector
+    waits is seen only when something else happens. An exception in the middle of reading would lose what was read.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._told = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:  # no other thread may
+            self._woken = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if callable(signal.getsignal(number)):  # neither ignored nor left to the kernel
+                    self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._main:
+            signal.set_wakeup_fd(self._woken)
+        os.close(self._read)
+        os.close(self._write)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 1:
+            raise KeyboardInterrupt
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._read
+
+    def first(self) -> bool:
+        """Has one come? True once."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read, 1 << 12)
+        told, self._told = self._told, self._count > 0
+        return self._told and not told
+
+    @property
+    def came(self) -> bool:
+        """Has one come?"""
+        return self._count > 0
+
+
 class Commands:
     """Runs one command in several nodes, at most `limit` at a time."""
 
@@ -95,54 +149,50 @@ class Commands:
         """Runs it in all nodes and waits. An interrupt is passed on; a second one ends everything at once."""
         self.outcomes = {node: Outcome() for node in nodes}
         waiting = deque(nodes)
-        self._selector.register(self._link, selectors.EVENT_READ)
-        interrupted = False
-        try:
-            while waiting or self._running:
-                try:
+        with _Interrupts() as interrupts:
+            self._watch(interrupts)
+            try:
+                while waiting or self._running:
                     while waiting and len(self._running) < self._limit:
                         self._start(waiting.popleft(), None)
                     self._turn()
-                except KeyboardInterrupt:
-                    waiting.clear()
-                    if interrupted:
-                        raise
-                    interrupted = True
-                    self._interrupt()
-        except EndedError:
-            for running in list(self._running.values()):
-                self._drain(running)
-                self.outcomes[running.node].error = "the experiment ended first"
-        finally:
-            for running in self._running.values():
-                self._forget(running)
-            self._selector.close()
-        if interrupted:
+                    if interrupts.first():
+                        waiting.clear()
+                        self._interrupt()
+            except EndedError:
+                for running in list(self._running.values()):
+                    self._drain(running)
+                    self.outcomes[running.node].error = "the experiment ended first"
+            finally:
+                for running in self._running.values():
+                    self._forget(running)
+                self._selector.close()
+        if interrupts.came:
             raise KeyboardInterrupt
         return self.outcomes
 
     def run_attached(self, node: str) -> dict[str, Outcome]:
-        """Runs it in one node with our own input and outputs."""
+        """Runs it in one node with our own input and outputs. Interrupts: see `run`."""
         self.outcomes = {node: Outcome()}
-        self._selector.register(self._link, selectors.EVENT_READ)
-        interrupted = False
-        try:
-            self._start(node, (0, 1, 2))
-            while self._running:
-                try:
+        with _Interrupts() as interrupts:
+            self._watch(interrupts)
+            try:
+                self._start(node, (0, 1, 2))
+                while self._running:
                     self._turn()
-                except KeyboardInterrupt:
-                    if interrupted:
-                        raise
-                    interrupted = True
-                    self._interrupt()
-        except EndedError:
-            self.outcomes[node].error = "the experiment ended first"
-        finally:
-            self._selector.close()
-        if interrupted:
+                    if interrupts.first():
+                        self._interrupt()
+            except EndedError:
+                self.outcomes[node].error = "the experiment ended first"
+            finally:
+                self._selector.close()
+        if interrupts.came:
             raise KeyboardInterrupt
         return self.outcomes
+
+    def _watch(self, interrupts: _Interrupts) -> None:
+        self._selector.register(self._link, selectors.EVENT_READ)
+        self._selector.register(interrupts, selectors.EVENT_READ, interrupts)
 
     def _start(self, node: str, given: tuple[int, int, int] | None) -> None:
         deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
@@ -174,7 +224,7 @@ class Commands:
             if key.data is None:
                 for answer in self._link.receive():
                     self._take(answer)
-            elif key.fd in key.data.streams:
+            elif isinstance(key.data, _Running) and key.fd in key.data.streams:
                 # An answer before it in this turn may have closed it.
                 self._read(key.data, key.fd)
         now = time.monotonic()
