@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
+
+
+def pytest_configure() -> None:
+    # A shell script's background jobs ignore SIGINT, and so does all that they start: tests that send it would wait for ever.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
