@@ -46,6 +46,18 @@ class Results:
         real = [] if self.measured is None else self.measured.live.get("switches", [])
         return any(switch["above"] or switch["below"] for switch in real)
 
+    def is_kept(self) -> bool:
+        """Did everybody send as declared, so that what was seen can happen to the network as declared?"""
+        if self.measured is None or self.is_excused():
+            return False
+        streams = self.prediction.streams
+        return all(
+            not seen.retransmissions
+            and not seen.larger
+            and (seen.jitter_ns is None or seen.jitter_ns <= streams[name].jitter_ns)
+            for name, seen in self.measured.arrivals.items()
+        )
+
 
 def summarise(results: Results) -> dict[str, Any]:
     """The content of `summary.json`."""
@@ -67,10 +79,11 @@ def summarise(results: Results) -> dict[str, Any]:
     methods = explain.by_method(prediction)
     messages = {} if measured is None else _by_pair(measured.messages)
     without = {} if measured is None else without_channel(measured.answers)
+    is_kept = results.is_kept()
     flows = []
     for flow in scenario.flows:
         for receiver in flow.receivers:
-            entry = _Entry(results, flow, receiver, observed, paths, shortages, methods, violations)
+            entry = _Entry(results, flow, receiver, observed, paths, shortages, methods, violations, is_kept)
             here = messages.get((flow.name, receiver))
             flows.append(entry.build(here))
             stage = stages.Stages(results, flow, receiver, observed, responses)
@@ -139,12 +152,14 @@ def lose_bound(entry: dict[str, Any], why: str) -> None:
     """The figures of a flow that had no channel: what was worked out for one does not hold, however well things went."""
     if entry["verdict"] == "met":
         entry["verdict"] = "unbounded"
+        entry["decides"] = True
         entry["bound_us"]["reason"] = why
 
 
 def overall(flows: list[dict[str, Any]], precision: dict[str, Any], violations: list[dict[str, Any]]) -> str:
-    """The run's verdict: a broken bound first, then a disturbed machine, then missed deadlines, then missing bounds."""
-    verdicts = Counter(flow["verdict"] for flow in flows)
+    """The run's verdict: a broken bound first, then a disturbed machine, then missed requirements, then bounds that are missing where something is
+    required. What nobody requires cannot be missed: a flow that does not decide has its own verdict, and the run is met beside it."""
+    verdicts = Counter(flow["verdict"] for flow in flows if flow["decides"])
     if violations:
         return "violated"
     if precision["verdict"] == "disturbed":
@@ -152,6 +167,8 @@ def overall(flows: list[dict[str, Any]], precision: dict[str, Any], violations: 
     for verdict in ("missed", "unbounded", "unsupported", "unmeasured"):
         if verdicts[verdict]:
             return "unbounded" if verdict == "unsupported" else verdict
+    if flows and all(flow["verdict"] == "unmeasured" for flow in flows):
+        return "unmeasured"
     return "met"
 
 
@@ -188,12 +205,14 @@ class _Entry:
     shortages: dict[tuple[str, int], str]
     methods: explain.Methods
     violations: list[dict[str, Any]]
+    is_kept: bool
+    """See `Results.is_kept`."""
 
     def build(self, messages: pl.DataFrame | None) -> dict[str, Any]:
         flow = self.flow
         segments = [self._segment(s, messages) for s in self.results.prediction.plan.segments[flow.name, self.receiver]]
         bound = self._bound(segments)
-        simulated = [s["simulated_max_us"] for s in segments]
+        simulated, worst = ([s[name] for s in segments] for name in ("simulated_max_us", "worst_found_us"))
         measured = self._measured(messages)
         if measured["latency_us"] is None and len(segments) == 1:
             measured["latency_us"] = segments[0]["latency_us"]
@@ -208,11 +227,13 @@ class _Entry:
             "jitter_us": micros(flow.jitter_ns),
             **measured,
             "simulated_max_us": None if None in simulated else round(sum(simulated), 3),
+            "worst_found_us": None if None in worst else round(sum(worst), 3),
             "bound_us": bound,
-            "tightness": tables.tightness([s["bound_us"] for s in segments], [s["simulated_max_us"] for s in segments]),
+            "tightness": tables.tightness([s["bound_us"] for s in segments], worst),
             "best_us": _total(segment["best_us"] for segment in segments),
             "segments": segments,
             "deadline_us": micros(flow.deadline_ns),
+            "decides": flow.deadline_ns is not None,
         }
         entry["risk"] = self._risk(segments) or self._unsent()
         entry["distribution"] = self._distribution(messages)
@@ -228,6 +249,8 @@ class _Entry:
         worst = None if measured is None else measured.worst_ns.get(key)
         simulated = None if simulation is None else simulation.worst_ns.get(key)
         jitter = None if arrivals is None else arrivals.jitter_ns
+        # Where sources did not keep what they declare, more can be seen than ever happens to those who do.
+        found = simulated if simulated is None or worst is None or not self.is_kept else max(simulated, worst)
         judged = not self.results.is_excused()
         if judged and worst is not None and seen is not None and seen.actual_ns is not None and worst > seen.actual_ns:
             self._violation(segment, "measured", worst, seen.actual_ns)
@@ -241,9 +264,10 @@ class _Entry:
             "latency_us": tables.segment_latency(measured, key),
             "worst_us": micros(worst),
             "simulated_max_us": micros(simulated),
+            "worst_found_us": micros(found),
             "bound_us": micros(declared.actual_ns),
-            "tightness": tables.tightness([micros(declared.actual_ns)], [micros(simulated)]),
-            **{f"{method}_us": micros(found[key]) for method, found in self.methods.items()},
+            "tightness": tables.tightness([micros(declared.actual_ns)], [micros(found)]),
+            **{f"{method}_us": micros(bounds[key]) for method, bounds in self.methods.items()},
             "best_us": micros(declared.best_ns),
             "bound_observed_us": None if seen is None else micros(seen.actual_ns),
             "declared_jitter_us": micros(stream.jitter_ns) if stream.period_ns is not None else None,
@@ -356,10 +380,13 @@ class _Entry:
         if any(v["flow"] == self.flow.name and v["receiver"] == self.receiver for v in self.violations):
             return "violated"
         deadline = entry["deadline_us"]
-        lost = (entry["lost"] or 0) > 0 and (deadline is not None or self.flow.qos > 0)
+        # A requirement that does not exist cannot be missed: best effort may be late, be lost, and find queues full.
+        is_owed = deadline is not None or self.flow.qos > 0
+        lost = is_owed and ((entry["lost"] or 0) > 0 or entry["risk"] is not None)
         whole = entry["end_to_end_us"]["bound"]
         too_long = deadline is not None and whole is not None and whole > deadline
-        if (entry["late"] or 0) > 0 or lost or too_long or entry["risk"] is not None:
+        if (entry["late"] or 0) > 0 or lost or too_long:
+            entry["decides"] = True
             return "missed"
         if "no-finite-bound" in kinds:
             return "unbounded"

@@ -20,7 +20,8 @@ def critical(flows: Sequence[Flow]) -> list[Flow]:
             used = worst / flow.deadline
         elif flow.bound:
             used = max(seen, default=0.0) / flow.bound
-        return (_WEIGHT.get(flow.verdict, 4), -used, flow.name)
+        weight = _WEIGHT.get(flow.verdict, 4) if flow.decides or flow.verdict == "violated" else 4
+        return (weight, -used, flow.name)
 
     return sorted(flows, key=order)
 

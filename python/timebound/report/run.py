@@ -150,6 +150,8 @@ class Flow:
     segments: tuple[Segment, ...]
     deadline: float | None
     verdict: str
+    decides: bool
+    """Does the run's verdict depend on this flow's? Not where nothing is required of it."""
     quantiles: Mapping[str, tuple[float, ...]]
     way: Way = field(default_factory=Way)
 
@@ -222,6 +224,7 @@ class Flow:
             segments=tuple(Segment.parse(entry) for entry in items(raw.get("segments"))),
             deadline=figure(raw.get("deadline_us")),
             verdict=text(raw.get("verdict")) or "unmeasured",
+            decides=raw.get("decides") is not False,
             quantiles={name: _quantiles(distribution.get(f"{name}_us")) for name in DISTRIBUTIONS},
             way=Way.parse(raw.get("end_to_end_us")),
         )

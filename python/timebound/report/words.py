@@ -71,7 +71,7 @@ def why_missed(flow: Flow) -> str:
 def sentence(run: Run) -> str:
     """One sentence that says why the verdict is what it is."""
     flows = critical(run.flows)
-    by = {name: [flow for flow in flows if flow.verdict == name] for name in SYMBOL}
+    by = {name: [flow for flow in flows if flow.verdict == name and flow.decides] for name in SYMBOL}
     if run.verdict == "violated":
         found = max(len(run.violations), len(by["violated"]), 1)
         many = "One latency lies" if found == 1 else f"{count_text(found)} latencies lie"
@@ -122,8 +122,15 @@ def _met(run: Run, flows: list[Flow]) -> str:
     if any(flow.network.max is not None or flow.simulated is not None for flow in flows):
         parts.append("no latency seen lies above its bound")
     others = Counter(flow.verdict for flow in flows if flow.verdict not in ("met",))
-    parts += [f"{count_text(n)} {verdict}" for verdict, n in sorted(others.items())]
+    parts += [
+        f"{count_text(n)} {_free(verdict)}, of which nothing is required" for verdict, n in sorted(others.items())
+    ]
     return ", ".join(parts) + "."
+
+
+def _free(verdict: str) -> str:
+    """What is said of flows that do not decide."""
+    return {"unbounded": "without a finite bound", "unsupported": "without a bound"}.get(verdict, verdict)
 
 
 def _basis(flows: list[Flow]) -> str:
@@ -228,7 +235,9 @@ MEANINGS: Sequence[tuple[str, str]] = (
     ),
     (
         "Worst simulated",
-        "The largest network latency that the simulator found. It is a lower limit to the true worst case, as a search can miss the worst. Bound / found says how much is open at most.",
+        "The largest network latency that the simulator found. It is a lower limit to the true worst case, as a search can miss the worst. So is what a run observed "
+        "while all sources kept what they declare; bound / found, with the larger of the two, says how much is open at most. Where a source did not keep it, more may be "
+        "observed than ever happens to those who do: the bound for the arrivals observed holds then.",
     ),
     (
         "Bound",
@@ -252,7 +261,8 @@ MEANINGS: Sequence[tuple[str, str]] = (
     ),
     (
         "Unbounded",
-        "A port on the path is asked for as much as or more than it can carry: queues may grow without limit, so no number is given.",
+        "No number is given: a port on the path is asked for as much as or more than it can carry, so that queues may grow without limit, or what comes there has no "
+        "least distance (the reason says which). It decides about the run where a deadline is stated: what nobody requires cannot be missed.",
     ),
     ("Unsupported", "The analysis does not apply to what the path contains; the reason says what. No number is given."),
     (
