@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from timebound.scenario.context import Context
 from timebound.scenario.tree import Path, dotted
+from timebound.scenario.written import value_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -51,6 +52,7 @@ def _report(
 ) -> None:
     path: Path = tuple(part for part in error["loc"] if part != "[key]")
     kind, details = error["type"], error.get("ctx", {})
+    error["input"] = value_of(error["input"])
     if kind == "extra_forbidden":
         parent = plain
         for part in path[:-1]:

@@ -33,7 +33,12 @@ from timebound.scenario.model import (
 from timebound.scenario.units import format_frequency, format_rate, format_share, format_size, format_time
 
 _PLAIN = re.compile(r"[A-Za-z0-9µ][A-Za-z0-9_./%µ>\- ]*")
-_AMBIGUOUS = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|true|false|null|True|False|Null|TRUE|FALSE|NULL")
+_AMBIGUOUS = re.compile(
+    r"[-+]?[0-9._]+([eE][-+]?[0-9]+)?|0[box][0-9a-fA-F_]+|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*"
+    r"|true|false|null|yes|no|on|off",
+    re.IGNORECASE,
+)
+"""What a reader of YAML 1.1 or 1.2 takes for something else than text."""
 
 
 def to_yaml(scenario: Scenario) -> str:

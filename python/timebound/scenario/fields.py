@@ -22,6 +22,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from timebound.scenario import units
+from timebound.scenario.written import settle
 
 
 def fail(message: str, hint: str) -> PydanticCustomError:
@@ -166,7 +167,8 @@ def to_key(name: str) -> str:
 
 
 class Shape(BaseModel):
-    """Base of all shapes: unknown keys are errors, numbers are not made of texts, `warm_up` is written `warm-up`.
+    """Base of all shapes: unknown keys are errors, numbers are not made of texts, `warm_up` is written `warm-up`. Texts are made
+    of whatever was written without quotes.
 
     While validating, `context["models"]` learns which model read which mapping, so that an unknown key can be compared
     with the keys that exist there.
@@ -177,8 +179,10 @@ class Shape(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _remember(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(info.context, dict) and isinstance(value, dict):
-            info.context["models"][id(value)] = cls
+        if isinstance(value, dict):
+            settle(cls, value)
+            if isinstance(info.context, dict):
+                info.context["models"][id(value)] = cls
         return value
 
 

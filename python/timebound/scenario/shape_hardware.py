@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from timebound.scenario.fields import Memory, NodeNames, Shape, Short, Time
+from timebound.scenario.written import TextForm
 
 MAC = r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}"
 
@@ -39,7 +40,7 @@ def _interface(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-InterfaceField = Annotated[Interface, Short(_interface, {"type": "string"})]
+InterfaceField = Annotated[Interface, Short(_interface, {"type": "string"}), TextForm()]
 
 
 class Vm(Shape):

@@ -26,6 +26,7 @@ from timebound.scenario.fields import (
 from timebound.scenario.shape_hardware import Computer, InterfaceField, Vm
 from timebound.scenario.shape_media import Tdma
 from timebound.scenario.shape_switches import ControllerField
+from timebound.scenario.written import TextForm
 
 _SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
 _TIME_SCHEMA = {"type": "string", "pattern": units.TIME.pattern, "examples": ["1 ms"]}
@@ -188,7 +189,7 @@ def _trace(value: Any) -> Any:
     return {"file": value}
 
 
-TraceField = Annotated[Trace, Short(_trace, {"type": "string"})]
+TraceField = Annotated[Trace, Short(_trace, {"type": "string"}), TextForm()]
 
 
 class Profile(Shape):
@@ -308,7 +309,7 @@ def _programs(value: Any) -> Any:
 
 
 ProgramsField = Annotated[
-    list[Program], Short(_programs, {"type": "array", "items": {"type": "string"}, "minItems": 1})
+    list[Program], Short(_programs, {"type": "array", "items": {"type": "string"}, "minItems": 1}), TextForm()
 ]
 
 
@@ -359,7 +360,7 @@ def _file(value: Any) -> Any:
     return {"content": value} if isinstance(value, str) else value
 
 
-FileField = Annotated[File, Short(_file, {"type": "string"})]
+FileField = Annotated[File, Short(_file, {"type": "string"}), TextForm()]
 
 
 class HostDefaults(Shape):
@@ -552,6 +553,6 @@ class Network(Shape):
         description="OpenFlow controller of the switches with engine: ovs; without one they forward along the scenario's routes",
         examples=[{"program": ["timebound", "controller", "/etc/timebound/controller.yaml"], "ready-port": 8321}],
     )
-    import_: Annotated[Import, Short(_import, {"type": "string"})] | None = Field(
+    import_: Annotated[Import, Short(_import, {"type": "string"}), TextForm()] | None = Field(
         default=None, description="a topology file", examples=["backbone.gml"]
     )

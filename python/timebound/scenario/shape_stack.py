@@ -8,6 +8,7 @@ from pydantic import Field
 
 from timebound.scenario.fields import NodeNames, Shape, Short, fail
 from timebound.scenario.shape_broker import BrokerTimes
+from timebound.scenario.written import TextForm, value_of
 
 
 class Broker(Shape):
@@ -46,7 +47,7 @@ def _brokers(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-BrokerField = Annotated[Broker, Short(_broker, {"type": "string"})]
+BrokerField = Annotated[Broker, Short(_broker, {"type": "string"}), TextForm()]
 
 
 class Mqtt(Shape):
@@ -90,7 +91,7 @@ MQTT_STACKS: tuple[MqttKind, ...] = ("mqtt", "mqtt-bridged", "rt-mqtt", "dm-mqtt
 
 def _version(value: Any) -> Any:
     """Without quotes the version 5 is a number."""
-    if isinstance(value, dict) and value.get("version") in (5, 5.0):
+    if isinstance(value, dict) and value_of(value.get("version")) in (5, 5.0):
         return {**value, "version": "5"}
     return value
 
@@ -145,5 +146,5 @@ def stack_field(value: Any) -> Any:
                 "state exactly one stack",
                 "stack: {mqtt: {broker: h5}}, stack: {rt-mqtt: {broker: h5}} or stack: {udp: {}}",
             )
-        return {key: {} if inner is None else inner for key, inner in value.items()}
+        return {key: {} if value_of(inner) is None else inner for key, inner in value.items()}
     return value

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from timebound.scenario.fields import Shape, Short, Time, Word, fail
+from timebound.scenario.written import TextForm
 
 
 class Controller(Shape):
@@ -47,5 +48,7 @@ def _controller(value: Any) -> Any:
 
 
 ControllerField = Annotated[
-    Controller, Short(_controller, {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1})
+    Controller,
+    Short(_controller, {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}),
+    TextForm(),
 ]

@@ -83,7 +83,7 @@ class _Includer:
         parameters = parameters_of(tree)
         merged: Mapping | None = None
         for item in entry.items if isinstance(entry, Sequence) else [entry]:
-            if not isinstance(item, Scalar) or not isinstance(item.value, str):
+            if not isinstance(item, Scalar) or item.value is None:
                 self.sources.problem(item.place, "include", "an include is the name of a file", "include: [base.yaml]")
                 continue
             substitute(item, parameters, self.sources)
@@ -309,7 +309,7 @@ def _longest_key(node: Mapping, rest: list[str]) -> tuple[str, list[str]]:
 def _spread(key: str, tree: Tree) -> Tree:
     """A short form as the mapping that it stands for, so that an override can add to it."""
     short = {"broker": "node"}.get(key, "kind")
-    if isinstance(tree, Scalar) and isinstance(tree.value, str):
+    if isinstance(tree, Scalar) and not _is_null(tree):
         return Mapping(tree.place, {short: tree}, {short: tree.place})
     if isinstance(tree, Sequence) and key == "":
         return Mapping(tree.place, {"between": tree}, {"between": tree.place})

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from timebound.scenario.problems import Place, Problem
+from timebound.scenario.written import Written
 
 MOST_BYTES = 2_000_000
 MOST_NODES = 150_000
@@ -346,9 +347,10 @@ def resolve_plain(text: str) -> str | int | float | bool | None:
 
 
 def to_plain(tree: Tree) -> Any:
-    """Dicts, lists and scalars; every alias becomes an own copy."""
+    """Dicts, lists, texts and [`Written`]; every alias becomes an own copy."""
     if isinstance(tree, Scalar):
-        return tree.value
+        value = tree.value
+        return value if isinstance(value, str) else Written(tree.text, value)
     if isinstance(tree, Sequence):
         return [to_plain(item) for item in tree.items]
     return {key: to_plain(value) for key, value in tree.entries.items()}

@@ -25,7 +25,7 @@ from timebound.scenario import load, units
 from timebound.scenario.broker_profile import ProfileError, read_profile, service_of
 from timebound.scenario.complaints import Subject
 from timebound.scenario.context import Context
-from timebound.scenario.fields import Quantity, Rate, Shape, Share, Short, Size, Time, TimeRange, fail
+from timebound.scenario.fields import Quantity, Rate, Shape, Share, Short, Size, Time, TimeRange, Word, fail
 from timebound.scenario.model import Scenario
 from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.problems import Problem, ScenarioError
@@ -67,7 +67,7 @@ class Switch(Shape):
     """A switch of the site."""
 
     name: str = Field(min_length=1, description="its name in the network's description", examples=["s1"])
-    datapath: str | int = Field(description="datapath id, hexadecimal", examples=["0000000000000001"])
+    datapath: Word = Field(description="datapath id, hexadecimal", examples=["0000000000000001"])
     queues: Literal["mark", "ovsdb"] = Field(
         default="mark",
         description="mark: frames are marked by DSCP, and whoever administers the switch has configured its queues; ovsdb: we configure them",
@@ -361,7 +361,7 @@ def _switches(shape: ControllerShape, network: Scenario | None, context: Context
 
 
 def _datapath_of(switch: Switch, path: TreePath, context: Context) -> int:
-    text = str(switch.datapath).replace(":", "")
+    text = switch.datapath.replace(":", "")
     try:
         found = int(text, 16)
     except ValueError:
