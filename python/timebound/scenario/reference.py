@@ -53,11 +53,13 @@ its warm-up included.
 ## Ranges of names
 
 `h[1-3]` is h1, h2, h3; `h[01-12]` keeps its zeros; `h[1,4,7-9]` names some; `r[1-2]p[1-2]` is r1p1, r1p2, r2p1, r2p2. They may stand
-in `network.nodes`, in links (`[h[1-3], s1]` joins each to s1, `[h[1-3], s[1-3]]` joins them one to one), in `from` and `to`. No quotes are needed.
+in `network.nodes`, in links (`["h[1-3]", s1]` joins each to s1, `["h[1-3]", "s[1-3]"]` joins them one to one), in `from` and `to`. Inside `[ ]` and `{{ }}` YAML wants
+quotes around them (editors and other programs say so); Timebound reads them without as well. A name that looks like a number or a truth value
+(`010`, `0x10`, `on`) is the text that is written; other programs take it for what it looks like, unless it is quoted.
 
 ## Parameters, overrides, includes
 
-`parameters: {{n: 20}}` gives `${{n}}` a value anywhere in the file. `--set n=40` changes it; `--set` changes anything else by its path as well:
+`parameters: {{n: 20}}` gives `${{n}}` a value anywhere in the file (in quotes inside `[ ]` and `{{ }}`: `count: "${{n}}"` is the number). `--set n=40` changes it; `--set` changes anything else by its path as well:
 `--set flows.alpha.period="10 ms"`, `--set network.links.s1-s4.rate="1 Mbit/s"`, `--set run.seed=7`. Entries of a list are named by their
 name, links by their ends, anything by its number.
 
@@ -70,8 +72,8 @@ including file and may contain parameters.
 
 _EXAMPLE = """name: two-rooms
 network:
-  nodes: {h[1-3]: host, s[1-2]: switch}
-  links: [[h1, s1], [h[2-3], s2], {between: [s1, s2], rate: 10 Mbit/s, delay: 1 ms}]
+  nodes: {"h[1-3]": host, "s[1-2]": switch}
+  links: [[h1, s1], ["h[2-3]", s2], {between: [s1, s2], rate: 10 Mbit/s, delay: 1 ms}]
 flows:
   - {name: alarm, from: h1, to: h3, size: 64 B, period: 50 ms, deadline: 20 ms, priority: 6, qos: 1}
 stack: {mqtt: {broker: h2}}

@@ -34,23 +34,29 @@ def _short_forms(definition: dict[str, Any]) -> None:
         definition["properties"]["udp"]["anyOf"].append({"type": "null"})
 
 
-def _parameters(node: Any) -> None:
-    """Wherever a number or a fixed word is expected, `${parameter}` may stand."""
-    reference = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
-    if isinstance(node, list):
-        for item in node:
-            _parameters(item)
-    if not isinstance(node, dict):
-        return
-    if isinstance(node.get("pattern"), str) and "x-quantity" in node:
-        node["pattern"] = rf"({node['pattern']})|\$\{{[^{{}}]+\}}"
-    properties = node.get("properties")
-    if isinstance(properties, dict):
-        for key, value in properties.items():
-            if isinstance(value, dict) and value.get("type") in ("integer", "number"):
-                kept = {
-                    name: value.pop(name) for name in ("title", "description", "default", "examples") if name in value
-                }
-                properties[key] = {**kept, "anyOf": [value, reference]}
-    for value in node.values():
-        _parameters(value)
+_REFERENCE = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
+_OUTSIDE = ("title", "description", "default", "examples")
+
+
+def _parameters(node: dict[str, Any], *, member: bool = False) -> None:
+    """Wherever a value is expected, `${parameter}` may stand."""
+    for key in ("properties", "$defs"):
+        for inner in node.get(key, {}).values():
+            _parameters(inner)
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            _parameters(node[key])
+    for inner in node.get("anyOf", []):
+        _parameters(inner, member=True)
+    if any(_is_fixed(inner) for inner in node.get("anyOf", [])):
+        node["anyOf"].append(dict(_REFERENCE))
+    elif not member and _is_fixed(node):
+        value = {key: node.pop(key) for key in list(node) if key not in _OUTSIDE}
+        node["anyOf"] = [value, dict(_REFERENCE)]
+
+
+def _is_fixed(node: dict[str, Any]) -> bool:
+    """Is it a single value that cannot be just any text?"""
+    return (
+        "enum" in node or "const" in node or "pattern" in node or node.get("type") in ("integer", "number", "boolean")
+    )

@@ -252,7 +252,7 @@ class LinkDefaults(Conditions):
 class Link(Conditions):
     """A link between two nodes; `[a, b]` alone takes all defaults.
 
-    Ranges pair up: `[h[1-3], s1]` joins each to s1, `[h[1-3], s[1-3]]` joins them one to one.
+    Ranges pair up: `["h[1-3]", s1]` joins each to s1, `["h[1-3]", "s[1-3]"]` joins them one to one.
     """
 
     between: Ends = Field(description="the two ends", examples=[["s1", "s4"]])
@@ -308,8 +308,11 @@ def _programs(value: Any) -> Any:
     return value
 
 
+_COMMAND = {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}
 ProgramsField = Annotated[
-    list[Program], Short(_programs, {"type": "array", "items": {"type": "string"}, "minItems": 1}), TextForm()
+    list[Annotated[Program, Short(lambda value: {"command": value} if isinstance(value, list) else value, _COMMAND)]],
+    Short(_programs, _COMMAND, {"type": "object"}),
+    TextForm(),
 ]
 
 

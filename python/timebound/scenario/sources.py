@@ -213,8 +213,13 @@ def _substitute_scalar(
         sources.unknown_value(node.place, f"unknown parameter {name!r}", hint)
         return "0"
 
+    whole = _REFERENCE.fullmatch(node.text)
+    alone = parameters.get(whole[1].strip()) if whole else None
     node.text = _REFERENCE.sub(value, node.text)
-    node.value = resolve_plain(node.text) if node.plain else node.text
+    if alone is not None and not node.plain and "${" not in alone.text:
+        node.value = alone.value  # `count: "${n}"`: YAML wants the quotes, and what is meant is the parameter's value
+    else:
+        node.value = resolve_plain(node.text) if node.plain else node.text
 
 
 def _overrides(overrides: AbstractMapping[str, object], sources: Sources) -> list[tuple[list[str], Tree]]:

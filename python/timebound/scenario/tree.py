@@ -3,7 +3,7 @@
 libyaml's event parser does the reading (fast, and it never builds more than we ask for); the tree is ours, so that
 size, depth and alias expansion are limited while it grows. Ranges (`h[1-3]`) and parameters (`${n}`) contain characters that
 end a plain YAML scalar inside `[]` and `{}`; they are replaced, one character for one, before parsing and put back
-after it, so that columns stay true and nobody needs quotes.
+after it, so that columns stay true and files without the quotes that YAML wants there load as well.
 """
 
 from __future__ import annotations
