@@ -32,9 +32,8 @@ from timebound.engine.progress import Progress
 from timebound.engine.servers import Servers
 from timebound.scenario import load
 from timebound.scenario.broker_profile import FORMAT
-from timebound.scenario.resolve_flows import MEASUREMENT_HEADER_BYTES
 from timebound.stacks import Plan, build_plan
-from timebound.stacks.wire import mqtt_publish
+from timebound.stacks.wire import MEASUREMENT_HEADER_BYTES, mqtt_publish
 
 if TYPE_CHECKING:
     import polars as pl

@@ -113,7 +113,7 @@ def run(
     if "emulate" in parts:
         if plan.unemulated is not None:
             advice = "timebound predict and timebound simulate take this scenario"
-            raise ScenarioError([problem_at(scenario, "stack", plan.unemulated, advice)])
+            raise ScenarioError([problem_at(scenario, plan.unemulated_at, plan.unemulated, advice)])
         programs.resolve(plan)
         nodes.check_nodes(scenario)
     folder = folders.prepare(output, scenario.name)

@@ -21,8 +21,6 @@ from timebound.scenario.resolve_stack import BETWEEN_NETWORKS, Homes, class_of, 
 from timebound.scenario.tree import Path
 from timebound.scenario.units import format_time
 
-MEASUREMENT_HEADER_BYTES = 24
-"""Sequence number, send time and flow inside the payload of every measured message."""
 MOST_FLOWS = 100_000
 MOST_RECEIVERS = 1_000_000
 _LARGEST_DATAGRAM = 65_507
@@ -231,12 +229,6 @@ class FlowResolver:
     def check(self, flow: shape.Flow, path: Path) -> None:
         self.check_times(flow, path)
         context = self.context
-        if flow.size < MEASUREMENT_HEADER_BYTES:
-            context.error(
-                (*path, "size"),
-                f"a message of {flow.size} B has no room for its measurement header",
-                f"use at least {MEASUREMENT_HEADER_BYTES} B",
-            )
         mqtt = isinstance(self.stack, MqttStack)
         for key, stated in (
             ("start", flow.start),

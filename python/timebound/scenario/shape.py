@@ -46,7 +46,10 @@ class Flow(Shape):
     from_: NodeNames = Field(description="publishing host, or several", examples=["h1"])
     to: NodeNames = Field(description="receiving hosts", examples=[["h5", "h10"]])
     topic: str | None = Field(default=None, description="topic; default: the flow's name", examples=["plant/alpha"])
-    size: Size = Field(description="payload of one message; headers come on top", examples=["1446 B"])
+    size: Size = Field(
+        description="payload of one message, from 0 B; headers come on top (an emulation measures messages from 24 B on)",
+        examples=["1446 B"],
+    )
     period: TimeRange | None = Field(
         default=None,
         description="time between releases; of a range each instance draws its own on a grid of 1 us",

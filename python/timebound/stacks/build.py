@@ -9,6 +9,7 @@ from timebound.scenario.model import MqttStack, Scenario
 from timebound.stacks import background, gateway, hardware, mqtt, reserved, switches, udp, ways
 from timebound.stacks.gateway import subnets_of
 from timebound.stacks.plan import Plan, PlanError
+from timebound.stacks.wire import MEASUREMENT_HEADER_BYTES
 
 
 def build_plan(scenario: Scenario) -> Plan:
@@ -69,7 +70,16 @@ def build_plan(scenario: Scenario) -> Plan:
             f"The simulation lets {'them' if several else 'it'} run on; what the orders touch has no bound."
         )
     hardware.withdraw(plan)
+    _check_measurable(plan)
     return plan
+
+
+def _check_measurable(plan: Plan) -> None:
+    """Messages are told apart by what their payload begins with; an emulation cannot measure those without room for it."""
+    for index, flow in enumerate(plan.scenario.flows):
+        if flow.size_bytes < MEASUREMENT_HEADER_BYTES and plan.unemulated is None:
+            plan.unemulated = f"an emulation cannot measure messages of {flow.size_bytes} B: its measurement header takes {MEASUREMENT_HEADER_BYTES} B of each"
+            plan.unemulated_at = f"flows[{index}].size_bytes"
 
 
 def assign_addresses(scenario: Scenario) -> dict[str, str]:

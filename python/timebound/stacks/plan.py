@@ -210,6 +210,8 @@ class Plan:
     """Nodes that another machine emulates."""
     unemulated: str | None = None
     """Why this plan can be predicted and simulated, but not emulated."""
+    unemulated_at: str = "stack"
+    """The path of the scenario that says so."""
     notes: list[str] = field(default_factory=list)
     """What a reader must know of how this stack was laid on the network."""
     origins: dict[str, str] = field(default_factory=dict)

@@ -6,6 +6,8 @@ A frame's size counts the whole wire: preamble and start delimiter (8), header (
 
 from __future__ import annotations
 
+MEASUREMENT_HEADER_BYTES = 24
+"""Sequence number, send time and flow inside the payload of every measured message."""
 ETHERNET_HEADER = 14
 FCS = 4
 PREAMBLE_AND_GAP = 20

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from timebound.control.planner.site import LEAST_URGENT, MOST_URGENT, Site
 from timebound.control.srt.rows import RequestRow, Side
-from timebound.scenario.resolve_flows import MEASUREMENT_HEADER_BYTES
 from timebound.scenario.units import LONGEST_NS, format_time
-from timebound.stacks.wire import mqtt_publish, tcp_frames
+from timebound.stacks.wire import MEASUREMENT_HEADER_BYTES, mqtt_publish, tcp_frames
 
 LARGEST_BYTES = 16_000_000
 """As of a scenario's messages."""
