@@ -88,7 +88,6 @@ impl Demand {
         self.share
     }
     /// Work in a closed window of this length.
-    #[cfg(test)]
     pub(crate) fn within(&self, window: u64) -> u64 {
         let count = (u128::from(window) + u128::from(self.jitter)) / u128::from(self.period) + 1;
         cut(count, self.weight)

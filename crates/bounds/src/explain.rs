@@ -164,12 +164,15 @@ impl<'a> Explainer<'a> {
         let propagation = port.propagation;
         let link_jitter = port.impairments.greatest_jitter();
         let shaped = self.method != Method::Holistic && unshaped.is_none_or(|plain| worst.response < plain.0);
+        let curves = self.pass.curves.iter();
+        let shaped_now = curves.filter_map(|curves| curves.shaped(network, layout, &work, index));
         let count = Count {
             network,
             layout,
             work: &work,
             level,
             slot,
+            shaped: shaped_now.collect(),
         };
         HopExplanation {
             port: level.port,

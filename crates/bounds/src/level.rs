@@ -39,7 +39,7 @@ pub(crate) use sorted::{Listed, Release, Shift, Sorted};
 use std::collections::BinaryHeap;
 pub(crate) use steps::Steps;
 pub(crate) use steps::held_back;
-use steps::{Rising, Step, climb, collect, first_piece, pieces, risen};
+use steps::{Rising, Step, climb, collect, first_of_train, first_piece, pieces, rest_of_train, risen};
 /// Steps that one port may cost before the closed form takes over.
 const STEPS_PER_SWEEP: u64 = 1 << 18;
 
@@ -126,6 +126,10 @@ where
         scratch
             .higher_steps
             .extend(self.higher.clone().filter_map(|bundle| pieces(&bundle)));
+        let same = self.same.clone().zip(0u32..);
+        scratch
+            .same_steps
+            .extend(same.filter_map(|(bundle, index)| rest_of_train(&bundle, index)));
         let first = |bundles: &mut dyn Iterator<Item = Bundle<'a>>| {
             bundles.map(|b| b.first_step).min().unwrap_or(u64::MAX)
         };
@@ -211,14 +215,15 @@ where
         rising.clear();
         let mut still = 0u64;
         for (bundle, index) in self.same.clone().zip(0u32..) {
-            stairs.push((bundle.at_once, bundle.line));
-            match bundle.line.filter(|line| line.at(from) < bundle.at_once) {
+            let at_once = first_of_train(&bundle);
+            stairs.push((at_once, bundle.line));
+            match bundle.line.filter(|line| line.at(from) < at_once) {
                 Some(line) => rising.push(Rising {
                     bundle: index,
                     line,
-                    ends: line.when(bundle.at_once),
+                    ends: line.when(at_once),
                 }),
-                None => still = still.saturating_add(bundle.at_once),
+                None => still = still.saturating_add(at_once),
             }
         }
         let (mut t, mut before, mut higher) = (from, 0u64, at_once);

@@ -7,6 +7,7 @@ mod admission;
 pub mod assign;
 mod bundle;
 mod cause;
+mod curves;
 mod demand;
 mod explain;
 mod flow;
@@ -67,6 +68,7 @@ fn settle<'a>(network: &'a Network, options: &Options) -> Propagation<'a> {
     let layout = Layout::new(network, options);
     let mut pass = Propagation::run(network, layout, options.threads.max(1));
     if options.method == Method::Bound {
+        pass.travel();
         once::tighten(&mut pass);
     }
     pass

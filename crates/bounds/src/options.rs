@@ -15,8 +15,8 @@ pub enum Method {
     /// The smaller of the two at every port for every flow, from the smaller of their arrivals. What joins and leaves is decided by this one
     /// ([`crate::Admission`]).
     PortByPort,
-    /// The least of all that is safe: port by port, and over several ports at once, where every rival is counted once (see
-    /// `once` in the source). What the product prints.
+    /// The least of all that is safe: port by port, with what slow links further back hold back (`curves` in the source), and over several
+    /// ports at once, where every rival is counted once (`once`). What the product prints.
     #[default]
     Bound,
 }

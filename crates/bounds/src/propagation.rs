@@ -19,11 +19,14 @@
 //! over such links may settle at a higher fixed point, or at none. Where it does not end (a time above the horizon, or the computing limit) there is no bound, and the
 //! reason says so.
 
-use crate::bundle::{ONE, Sums};
+mod again;
+
+use crate::bundle::{Bundle, ONE, Sums};
 use crate::cause::{self, Cause, Kind};
+use crate::curves::Curves;
 use crate::demand::{Effort, HORIZON, surely_fits};
 use crate::layout::{Layout, NONE};
-use crate::level::{Scratch, Worst};
+use crate::level::{Level, Scratch, Worst};
 use crate::order::{self, Lists};
 use crate::result::Utilisation;
 use crate::settled::{NEVER, Outcome, PortWork, Seen, Settled};
@@ -38,6 +41,8 @@ pub(crate) struct Propagation<'a> {
     pub(crate) settled: Settled,
     /// Levels as they were settled.
     order: Lists,
+    /// What slow links further back are known to hold back; nothing before [`Propagation::travel`].
+    pub(crate) curves: Vec<Curves>,
 }
 
 /// What one thread needs of its own.
@@ -71,6 +76,7 @@ impl<'a> Propagation<'a> {
             layout,
             settled,
             order: Lists::with_capacity(0, 0),
+            curves: Vec::new(),
         };
         for index in 0..pass.layout.levels.len() {
             if let Some(cause) = pass.fixed_cause(index) {
@@ -92,38 +98,6 @@ impl<'a> Propagation<'a> {
         }
         pass.order = components;
         pass
-    }
-
-    /// Settles every level once more, from arrivals that are no later than before. Every step goes from safe arrivals to safe departures,
-    /// so that it may end after any of them.
-    pub(crate) fn settle_again(&self) {
-        let mut worker = Worker::new(&self.layout);
-        let mut changed = vec![false; self.layout.ports.len()];
-        for component in self.order.iter() {
-            for level in component {
-                self.settle_level_again(*level as usize, &mut changed, &mut worker);
-            }
-        }
-    }
-
-    fn settle_level_again(&self, index: usize, changed: &mut [bool], worker: &mut Worker) {
-        if self.settled.level_cause(index) != NONE {
-            return;
-        }
-        let level = &self.layout.levels[index];
-        let port = level.port.index();
-        let mut work = self.settled.port(port);
-        let before = work.state(level, index);
-        let (news, _) = self.arrive(index, &mut work);
-        changed[port] |= news;
-        if changed[port] || is_special(&self.network.ports[port]) {
-            let responded = self.respond(index, &mut work, worker).is_ok();
-            // Where steps are not monotone, or counting was given up, earlier arrivals may look worse; then all stays as it was.
-            if !responded || !work.outcome(index).is_no_worse(before.outcome()) {
-                work.restore(level, index, before);
-            }
-        }
-        self.depart(index, &mut work);
     }
 
     fn fixed_cause(&self, index: usize) -> Option<Cause> {
@@ -398,14 +372,16 @@ impl<'a> Propagation<'a> {
 
     /// `false` beyond the horizon.
     fn respond_plainly(&self, index: usize, work: &mut PortWork, worker: &mut Worker) -> bool {
-        let mut found = self.outcome(index, true, work, worker);
+        let mut found = self.outcome(index, &work.level(&self.layout, index, true), worker);
         // A line of slope 1 or more never costs anything. A slower one is rounded up, and may.
         if self.layout.least && self.has_slow_line(index) {
-            let other = self.outcome(index, false, work, worker);
-            found = match (found, other) {
-                (Some(shaped), Some(plain)) => Some(shaped.or_less(plain)),
-                (shaped, plain) => shaped.or(plain),
-            };
+            let other = self.outcome(index, &work.level(&self.layout, index, false), worker);
+            found = least(found, other);
+        }
+        for curves in &self.curves {
+            if let Some(shaped) = curves.shaped(self.network, &self.layout, work, index) {
+                found = least(found, self.outcome(index, &shaped.level(), worker));
+            }
         }
         let bounded = found.is_some();
         work.set_outcome(index, found.unwrap_or_default());
@@ -419,9 +395,12 @@ impl<'a> Propagation<'a> {
             .any(|group| group.line.is_some_and(|line| line.slope < ONE))
     }
 
-    fn outcome(&self, index: usize, shaped: bool, work: &PortWork, worker: &mut Worker) -> Option<Outcome> {
+    fn outcome<'b, S, H>(&self, index: usize, level_now: &Level<S, H>, worker: &mut Worker) -> Option<Outcome>
+    where
+        S: Iterator<Item = Bundle<'b>> + Clone,
+        H: Iterator<Item = Bundle<'b>> + Clone,
+    {
         let level = &self.layout.levels[index];
-        let level_now = work.level(&self.layout, index, shaped);
         let responses = level_now.responses(&mut worker.scratch, &mut worker.effort)?;
         let mut worst: Vec<(u64, Worst)> = Vec::new();
         let mut last = None;
@@ -474,5 +453,13 @@ impl<'a> Propagation<'a> {
             news |= self.settled.set_departure(slot, at.min(self.settled.cap(slot)));
         }
         news
+    }
+}
+
+/// The less of two, where there are two.
+fn least(one: Option<Outcome>, other: Option<Outcome>) -> Option<Outcome> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.or_less(other)),
+        (one, other) => one.or(other),
     }
 }

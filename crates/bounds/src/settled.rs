@@ -166,6 +166,7 @@ impl PortWork {
                 at_once: sums.at_once,
                 first_step: sums.first_step,
                 line: group.line.filter(|_| shaped),
+                train: None,
             }
         })
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use support::methods::{Candidate, METHODS};
 use support::simulator::{Release, Run, Ties, simulate};
 use support::{BYTE_PER_NANO, Builder, Draws, alone, bound};
-use timebound_bounds::{Safety, holistic};
+use timebound_bounds::{Method, Options, Safety, analyse, holistic};
 use timebound_model::{Arrival, Network};
 
 /// When the releases of a stream come, relative to their period.
@@ -457,6 +457,59 @@ fn tiny(draws: &mut Draws) -> Builder {
 
 /// How many [`tiny`] networks a test takes.
 const NETWORKS: usize = 40;
+/// How many [`slow_uplinks`]: they have more release patterns each.
+const UPLINKS: usize = 15;
+
+/// The same streams, later by up to three periods, over uplinks that are two to four times slower than what follows.
+fn slow_uplinks(draws: &mut Draws) -> Builder {
+    let mut builder = tiny(draws);
+    let rates = [
+        BYTE_PER_NANO / draws.within(2, 4),
+        BYTE_PER_NANO / draws.within(1, 4),
+        BYTE_PER_NANO * draws.within(1, 4),
+        BYTE_PER_NANO,
+        BYTE_PER_NANO * draws.within(1, 2),
+    ];
+    for (link, rate) in builder.declaration.links.iter_mut().zip(rates) {
+        (link.forward.rate_bps, link.backward.rate_bps) = (rate, rate);
+    }
+    for stream in &mut builder.declaration.streams {
+        if let timebound_model::declaration::ArrivalDecl::Periodic {
+            period_ns, jitter_ns, ..
+        } = &mut stream.arrival
+        {
+            *period_ns += draws.below(5);
+            *jitter_ns = draws.below(3 * *period_ns);
+        }
+    }
+    builder
+}
+
+/// What an uplink has set apart comes close again on the way, and no closer than the bounds say.
+#[test]
+fn slow_uplinks_at_random() {
+    let mut draws = Draws(19);
+    let (mut number, mut nearer) = (0, 0);
+    while number < UPLINKS {
+        let builder = slow_uplinks(&mut draws);
+        let network = builder.network();
+        let by = |method| analyse(&network, &Options { method, ..alone() });
+        let (port_by_port, all) = (by(Method::PortByPort), by(Method::Bound));
+        if all.ports.iter().any(|port| port.utilisation.value >= 1.0) {
+            continue;
+        }
+        number += 1;
+        let lower = all.streams.iter().zip(&port_by_port.streams).any(|(all, one)| {
+            all.leaves
+                .iter()
+                .zip(&one.leaves)
+                .any(|(all, one)| bound(all) < bound(one))
+        });
+        nearer += usize::from(lower);
+        verdicts(&format!("uplinks {number}"), &network, 2);
+    }
+    assert!(nearer > UPLINKS / 4, "the uplinks hold nothing back: {nearer}");
+}
 
 /// Networks drawn at random; of each every phasing on the grid.
 #[test]

@@ -56,6 +56,21 @@ proptest! {
     }
 }
 
+/// Links of up to eight times the rate of others: what slow ones set apart is still apart further on, or is not.
+#[test]
+fn networks_of_many_rates() {
+    let mut draws = Draws(19);
+    let mut findings = Findings::default();
+    while findings.networks < 1_000 {
+        let mut builder = builder(&mut draws);
+        for link in &mut builder.declaration.links {
+            let rate = support::BYTE_PER_NANO * draws.within(1, 8) / 2;
+            (link.forward.rate_bps, link.backward.rate_bps) = (rate, rate);
+        }
+        compare(&builder, &mut draws, 12, &mut findings);
+    }
+}
+
 /// Whatever the number of threads, the analysis is the same.
 #[test]
 fn threads_change_nothing() {

@@ -275,7 +275,7 @@ MEANINGS: Sequence[tuple[str, str]] = (
 METHOD: Sequence[str] = (
     "Bounds are the least of the holistic response-time analysis and of network calculus with staircase arrival curves and line shaping, port by port, and of the two over stretches of several ports, for non-preemptive fixed priorities with first-in-first-out order inside a priority: "
     "at each output port the longest delay is a least fixed point over the interference of equal and higher priorities and one blocking frame of lower "
-    "priority; what a frame can be late by becomes its jitter at the next port. Frames that come over the same link come one after the other (line shaping). Over a stretch of ports, a stream that goes the same way counts once. The holistic approach is that of E. Shahri, P. Pedreiras and L. Almeida, "
+    "priority; what a frame can be late by becomes its jitter at the next port. Frames that come over the same link come one after the other (line shaping), and what a slow link has set apart stays so over the faster ones behind it. Over a stretch of ports, a stream that goes the same way counts once. The holistic approach is that of E. Shahri, P. Pedreiras and L. Almeida, "
     "“A Scalable Real-Time SDN-Based MQTT Framework for Industrial Applications” (IEEE Open Journal of the Industrial Electronics Society, 2024), "
     "in a corrected form: the flow's own frames are counted in the busy period, brackets are ceilings, and the jitter of every flow is carried from port to port.",
     "One largest frame of best-effort traffic is assumed to block on every port. Sizes count the whole wire: preamble, header, check sequence and gap. "

@@ -87,6 +87,7 @@ impl Admission {
                     at_once: sums[group].at_once,
                     first_step: sums[group].first_step,
                     line: groups[group].line.filter(|_| shaped),
+                    train: None,
                 })
         };
         let mut found = |shaped: bool| {

@@ -564,6 +564,7 @@ impl Group {
             at_once: u64::try_from(self.at_once).unwrap_or(u64::MAX),
             first_step: if self.is_empty { u64::MAX } else { self.first_step },
             line: self.line.filter(|_| shaped && !self.is_empty),
+            train: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One worst case counted anew: frames by stream, what links hold back, and whose frame blocks.
 
 use super::parts::{BlockedBy, Blocking, Credit, Interference, Parts};
+use crate::curves::Shaped;
 use crate::demand::Demand;
 use crate::layout::{Layout, Level};
 use crate::level::{Worst, held_back};
@@ -15,6 +16,8 @@ pub(super) struct Count<'a> {
     pub(super) work: &'a PortWork,
     pub(super) level: &'a Level,
     pub(super) slot: usize,
+    /// The level as slow links further back make it.
+    pub(super) shaped: Vec<Shaped>,
 }
 
 const NOT_BLOCKED: Blocking = Blocking {
@@ -101,25 +104,13 @@ impl Count<'_> {
         let above = self.tally(self.level.port_start..self.level.start, |demand| {
             within(demand, start)
         });
-        let (mut links, slow) = (self.links(worst.window), self.slow_links(start));
-        let held = |links: &[(u32, u64)]| {
-            links
-                .iter()
-                .fold(0u64, |sum, (_, held)| sum.saturating_add(*held))
-        };
+        let near = (self.links(worst.window), self.slow_links(start));
+        let travelled = self.shaped.iter().map(|shaped| shaped.held(worst.window, start));
+        let mut ways = std::iter::once(near).chain(travelled);
         let (same, higher) = (sum(&stairs), sum(&above));
-        // Every rising line is rounded up to the nanosecond, and so is the window that ends on one.
-        let near = worst.same.abs_diff(same.saturating_sub(held(&links))) <= 2 + 2 * links.len() as u64;
-        let slowed = higher != worst.higher;
-        if worst.same == same {
-            links.clear();
-        }
-        if slowed {
-            links.extend(&slow);
-        }
-        let counts = higher - if slowed { held(&slow).min(higher) } else { 0 } == worst.higher;
+        let links = ways.find_map(|(links, above)| held_back_by(worst, (same, links), (higher, above)));
         let mut parts = self.blank(worst, own);
-        if counts && (worst.same == same || near) {
+        if let Some(links) = links {
             (parts.same, parts.higher) = (self.list(stairs, own), self.list(above, 0));
             parts.shaping = self.credits(&links);
         } else {
@@ -251,6 +242,28 @@ impl Count<'_> {
             },
         }
     }
+}
+
+/// The links that hold something back, if what comes of the class and of more urgent ones without what they hold back is what the
+/// worst case counts.
+fn held_back_by(
+    worst: Worst,
+    (same, mut links): (u64, Vec<(u32, u64)>),
+    (higher, above): (u64, Vec<(u32, u64)>),
+) -> Option<Vec<(u32, u64)>> {
+    let held = |links: &[(u32, u64)]| links.iter().map(|(_, held)| *held).fold(0, u64::saturating_add);
+    // Every rising line is rounded up to the nanosecond, and so is the window that ends on one.
+    let near = worst.same.abs_diff(same.saturating_sub(held(&links))) <= 2 + 2 * links.len() as u64;
+    if worst.same == same {
+        links.clear();
+    } else if !near {
+        return None;
+    }
+    if higher == worst.higher {
+        return Some(links);
+    }
+    links.extend(&above);
+    (higher.saturating_sub(held(&above)) == worst.higher).then_some(links)
 }
 
 /// Work and releases in a closed window.

@@ -71,8 +71,32 @@ fn slow<'a>(bundle: &Bundle<'a>) -> Option<(Line, u64)> {
     Some((line, held))
 }
 
+/// What comes at once of a bundle that comes in a train, or without any line.
+pub(super) fn first_of_train(bundle: &Bundle<'_>) -> u64 {
+    match bundle.train {
+        Some(train) => train.first.min(bundle.at_once),
+        None => bundle.at_once,
+    }
+}
+
+/// The frames of a train behind the first ones.
+pub(super) fn rest_of_train(bundle: &Bundle<'_>, index: u32) -> Option<Step> {
+    let train = bundle.train?;
+    let left = bundle.at_once.checked_sub(train.first).filter(|left| *left > 0)?;
+    Some(Step {
+        at: train.at,
+        period: train.period,
+        weight: train.weight,
+        bundle: index,
+        left,
+    })
+}
+
 /// What comes of it at once: the first of the steps above the line.
 pub(super) fn first_piece(bundle: &Bundle<'_>) -> u64 {
+    if bundle.train.is_some() {
+        return first_of_train(bundle);
+    }
     match slow(bundle) {
         Some((line, held)) => line.base.saturating_add(held.div_ceil(PIECES)),
         None => bundle.at_once,
@@ -81,6 +105,9 @@ pub(super) fn first_piece(bundle: &Bundle<'_>) -> u64 {
 
 /// The other steps. Each comes when the line has reached the one before, and so none comes too late.
 pub(super) fn pieces(bundle: &Bundle<'_>) -> Option<Step> {
+    if bundle.train.is_some() {
+        return rest_of_train(bundle, 0);
+    }
     let (line, held) = slow(bundle)?;
     let piece = held.div_ceil(PIECES);
     let period = ((u128::from(piece) << 32) / u128::from(line.slope)).min(u128::from(u64::MAX)) as u64;
@@ -101,6 +128,7 @@ pub(crate) fn held_back(line: Line, at_once: u64, window: u64) -> u64 {
         at_once,
         first_step: u64::MAX,
         line: Some(line),
+        train: None,
     };
     let held = at_once.saturating_sub(first_piece(&bundle));
     match pieces(&bundle) {

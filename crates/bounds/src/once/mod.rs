@@ -67,7 +67,7 @@ pub(crate) fn tighten(pass: &mut Propagation<'_>) {
 }
 
 /// In a cycle a port may have been settled before one that feeds it: what became earlier there is passed on along every path.
-fn follow(pass: &Propagation<'_>) {
+pub(crate) fn follow(pass: &Propagation<'_>) {
     for slot in pass.layout.flows.iter().flat_map(|flow| slots_of(pass, flow)) {
         let data = &pass.layout.slots[slot];
         let departure = pass.settled.departure(slot);
