@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools import OVSDB, need
 from timebound.control.srt.store import Store, Writer, open_store
 
 sys.path.insert(0, str(Path(__file__).parent))
-from srt_helpers import HAS_OVSDB, Open, OvsdbServer
+from srt_helpers import Open, OvsdbServer
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[OvsdbServer]:
     """A running ovsdb-server."""
-    if not HAS_OVSDB:
-        pytest.skip("ovsdb-server is not installed")
+    need(*OVSDB)
     server = OvsdbServer(tmp_path)
     server.start()
     yield server

@@ -23,6 +23,9 @@ from typing import TypeVar
 
 import pytest
 
+from tests.live.wires import ping
+from tests.tools import OVS, need
+
 T = TypeVar("T")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
@@ -35,9 +38,7 @@ def require_ovs() -> None:
     """Skips where the tests of switches cannot run."""
     if os.geteuid() != 0:
         pytest.skip("namespaces and switches need root")
-    for tool in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl", "ip"):
-        if shutil.which(tool, path=PATH) is None:
-            pytest.skip(f"{tool} is not installed")
+    need(*OVS, "ip")
 
 
 def in_namespace(name: str, work: Callable[[], T]) -> T:
@@ -144,8 +145,8 @@ class Lab:
 
     def _no_ipv6(self, namespace: str) -> None:
         for key in ("all", "default"):
-            setting = f"net.ipv6.conf.{key}.disable_ipv6=1"
-            run("ip", "netns", "exec", namespace, "sysctl", "-qw", setting, check=False)
+            setting = f"echo 1 > /proc/sys/net/ipv6/conf/{key}/disable_ipv6"
+            run("ip", "netns", "exec", namespace, "sh", "-c", setting, check=False)
 
     def ports_of(self, switch: int) -> list[str]:
         """Names of a switch's ports."""
@@ -247,8 +248,7 @@ class Lab:
 
     def ping(self, source: int, target: int, count: int = 1) -> bool:
         """Does an echo come back?"""
-        inside = ("ip", "netns", "exec", self.host(source))
-        command = (*inside, "ping", "-c", str(count), "-i", "0.05", "-W", "1", self.address(target))
+        command = ("ip", "netns", "exec", self.host(source), *ping(self.address(target), count, 0.05), "-W", "1")
         done = subprocess.run(command, capture_output=True, env={**os.environ, "PATH": PATH}, timeout=30)
         return done.returncode == 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -156,6 +155,3 @@ class OvsdbServer:
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
-
-
-HAS_OVSDB = shutil.which("ovsdb-server", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None

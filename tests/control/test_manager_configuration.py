@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.certificates import certificate
 from timebound._core import Manager
 from timebound.control.configuration import ConfigurationError
 from timebound.control.controller.configuration import read as read_controller
@@ -38,18 +38,11 @@ def problems(tmp_path: Path, text: str) -> list[tuple[int, int, str, str]]:
     return [(each.line, each.column, each.message, each.hint) for each in error.value.problems]
 
 
-def certificate(folder: Path, name: str, *options: str) -> None:
-    """`NAME.pem` and its key `NAME.key`."""
-    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
-    command = ["openssl", "req", "-x509", "-days", "2", "-subj", f"/CN={name}", *made, *(options or ("-nodes",))]
-    subprocess.run(command, check=True, cwd=folder, capture_output=True)
-
-
 def test_certificates_and_keys_are_read_before_anything_starts(tmp_path: Path) -> None:
     """`--check-config` had been content with files of any contents, and the service ended with its first start."""
     for name in ("site", "other"):
         certificate(tmp_path, name)
-    certificate(tmp_path, "secret", "-passout", "pass:geheim")
+    certificate(tmp_path, "secret", password="geheim")
     (tmp_path / "note.txt").write_text("not of that kind\n")
     listen = "name: m\nlisten:\n  - {{address: 127.0.0.1, port: 1883, kind: tls, certificate: {}, key: {}}}\n"
     rest = "broker: 127.0.0.1:1884\nstore: file:/tmp/srt.db\n"

@@ -6,9 +6,7 @@ mosquitto_pub and mosquitto_sub know nothing of Timebound: they send user proper
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -27,13 +25,12 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from srt_helpers import CONTROLLER, READER, Open, OvsdbServer, wait_for
 
+from tests.tools import find, needs
 from timebound.control.srt.rows import ControllerRow, Offer, Outcome, RequestRow, VerdictRow
 from timebound.control.srt.store import Change, Put, Store
 
-MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
-pytestmark = pytest.mark.skipif(
-    MOSQUITTO is None or shutil.which("mosquitto_pub") is None, reason="mosquitto and its clients are not installed"
-)
+MOSQUITTO = find("mosquitto")
+pytestmark = needs("mosquitto", "mosquitto_pub", "mosquitto_sub")
 ASKS = (
     "-D",
     "publish",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,13 +16,12 @@ from typing import Any
 import pytest
 from srt_helpers import CONTROLLER, Open, OvsdbServer, wait_for
 
+from tests.tools import find, needs
 from timebound.control.srt.rows import ChannelState, GroupRow
 from timebound.control.srt.store import Delete, Put
 
-MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
-pytestmark = pytest.mark.skipif(
-    MOSQUITTO is None or shutil.which("mosquitto_pub") is None, reason="mosquitto and its clients are not installed"
-)
+MOSQUITTO = find("mosquitto")
+pytestmark = needs("mosquitto", "mosquitto_pub", "mosquitto_sub")
 
 
 def free_port() -> int:

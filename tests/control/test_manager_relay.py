@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 from srt_helpers import CONTROLLER, Open, OvsdbServer, wait_for
-from test_manager_peers import MOSQUITTO, Network, free_port
+from test_manager_peers import Network, free_port
 
-pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
+from tests.certificates import certificate
+from tests.tools import needs
+
+pytestmark = needs("mosquitto", "mosquitto_pub", "mosquitto_sub")
 
 
 @pytest.fixture
@@ -218,19 +221,11 @@ def test_a_manager_that_is_killed_and_started_again_at_once_loses_nothing_of_ses
 
 def certificates(folder: Path, *addresses: str) -> list[str]:
     """An authority of managers, and what each of them says of its certificate in its file (docs/manager.md)."""
-
-    def openssl(*command: str) -> None:
-        subprocess.run(["openssl", *command], check=True, cwd=folder, capture_output=True)
-
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=managers", "-keyout", "ca.key", "-out", "ca.pem")
+    certificate(folder, "ca", subject="managers")
     found = []
     for address in addresses:
         name = f"peer-{address}"
-        openssl("req", *key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        (folder / f"{name}.ext").write_text(f"subjectAltName=IP:{address}\n")
-        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext", "-days", "2"]
-        openssl("x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
+        certificate(folder, name, "ca", address=address)
         files = {"certificate": f"{name}.pem", "key": f"{name}.key", "authority": "ca.pem"}
         said = ", ".join(f"{kind}: '{folder / file}'" for kind, file in files.items())
         found.append(f", tls: {{{said}}}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -24,11 +23,12 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from tests.control.ovs_lab import PATH, Lab, in_namespace, lab, run, until
 from tests.control.switch_helpers import Controller, controller, introduce, site
 from tests.control.test_controller_over_switches import serving
+from tests.tools import find, needs
 from timebound.control.srt.rows import ChannelState, GroupRow
 from timebound.control.srt.store import Role, Store, Writer, open_store
 
-MOSQUITTO = shutil.which("mosquitto", path=PATH)
-pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
+MOSQUITTO = find("mosquitto")
+pytestmark = needs("mosquitto")
 PORT, PEER_PORT, BROKER_PORT = 1883, 1884, 1885
 GROUP = "group:m1:plant/a"
 PERIOD_S = 0.1

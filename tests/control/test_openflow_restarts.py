@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -15,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import certificate
 from tests.control.ovs_lab import PATH, Lab, in_namespace, lab, run, until
 from tests.control.switch_helpers import QUICK, channel, controller, introduce, queued_site, site, stream, way
+from tests.tools import need
 from timebound.control.openflow.enforcer import OpenFlowEnforcer
 from timebound.control.openflow.settings import Settings, Times, Tls
 from timebound.control.srt.rows import ChannelState
@@ -195,21 +196,20 @@ def test_nobody_listens_to_the_world_in_plain_text_by_accident() -> None:
 # TLS ------------------------------------------------------------------------------------------------------------------------
 
 
-def certificate(folder: Path, name: str, authority: str | None) -> Tls:
+def tls(folder: Path, name: str, authority: str | None) -> Tls:
     """A key and a certificate, signed by `authority`, or by itself."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    key, cert = folder / f"{name}.key", folder / f"{name}.crt"
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(key)]
-    signer = ["-CA", f"{folder}/{authority}.crt", "-CAkey", f"{folder}/{authority}.key"] if authority else []
-    run("openssl", "req", "-x509", *new_key, *signer, "-out", str(cert), "-days", "2", "-subj", f"/CN={name}")
-    return Tls(key=key, certificate=cert, authority=folder / f"{authority or name}.crt")
+    certificate(folder, name, authority)
+    return Tls(
+        key=folder / f"{name}.key",
+        certificate=folder / f"{name}.pem",
+        authority=folder / f"{authority or name}.pem",
+    )
 
 
 def test_switches_and_queues_over_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
-    certificate(tmp_path, "authority", None)
-    mine, theirs = certificate(tmp_path, "controller", "authority"), certificate(tmp_path, "switches", "authority")
-    certificate(tmp_path, "stranger", None)
+    certificate(tmp_path, "authority")
+    mine, theirs = tls(tmp_path, "controller", "authority"), tls(tmp_path, "switches", "authority")
+    certificate(tmp_path, "stranger")
     files = (f"--private-key={theirs.key}", f"--certificate={theirs.certificate}", f"--ca-cert={theirs.authority}")
     with lab(2, [(1, 2)], [1, 2], remotes=("--remote=pssl:6640:127.0.0.1", *files)) as made:
         made.vsctl("set-ssl", str(theirs.key), str(theirs.certificate), str(theirs.authority))
@@ -219,12 +219,12 @@ def test_switches_and_queues_over_tls_with_certificates_of_both_sides(tmp_path: 
             load_marks(made)
             held.enforcer.install(channel(made, "tls", "h1 s1 s2 h2"))
             assert held.settled("tls", 10)[0] is ChannelState.PROVEN
-            in_namespace(made.inside, lambda: refused(held.enforcer.port, tmp_path / "authority.crt"))
+            in_namespace(made.inside, lambda: refused(held.enforcer.port, tmp_path / "authority.pem"))
 
 
 def refused(port: int, authority: Path) -> None:
     """Who has no certificate, or one that somebody else has signed, hears nothing."""
-    for own in (None, authority.with_name("stranger.crt")):
+    for own in (None, authority.with_name("stranger.pem")):
         context = ssl.create_default_context(cafile=str(authority))
         context.check_hostname = False
         if own is not None:
@@ -253,8 +253,7 @@ def load_marks(made: Lab) -> None:
 
 
 def test_queues_are_set_up_and_only_what_passes_them_is_proven() -> None:
-    if shutil.which("nft", path=PATH) is None:
-        pytest.skip("nft is not installed")
+    need("nft", "tc")
     with lab(3, [(1, 2), (2, 3)], [1, 3]) as made, controller(made, queued_site(made)) as held:
         introduce(made, held)
         held.enforcer.install(channel(made, "queued", "h1 s1 s2 s3 h2"))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.control.ovs_lab import Lab, lab, run, until
 from tests.control.switch_helpers import Controller, channel, controller, introduce, site, stream, way
+from tests.live.wires import ping
 from timebound.control.srt.rows import ChannelState
 from timebound.control.topology import PortId
 
@@ -242,7 +243,7 @@ def test_broadcasts_reach_every_host_once(ring: Lab, held: Controller) -> None:
     counted = run("ip", "netns", "exec", ring.host(2), "cat", "/proc/net/dev")
     before = int(counted.split("eth0:")[1].split()[1])
     # Nobody has this address, so the question for it is flooded and stays unanswered.
-    run("ip", "netns", "exec", ring.host(1), "ping", "-c", "3", "-i", "0.2", "-W", "1", "10.77.0.99", check=False)
+    run("ip", "netns", "exec", ring.host(1), *ping("10.77.0.99", 3, 0.2), "-W", "1", check=False)
     counted = run("ip", "netns", "exec", ring.host(2), "cat", "/proc/net/dev")
     received = int(counted.split("eth0:")[1].split()[1]) - before
     assert 1 <= received <= 30

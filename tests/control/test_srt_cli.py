@@ -10,6 +10,7 @@ from pathlib import Path
 
 from srt_helpers import CONTROLLER, M1, M2, Open, OvsdbServer, connection, group, manager, request
 
+from tests.tools import need
 from timebound.control.srt.rows import ChannelRow, ChannelState, ControllerRow, Outcome, VerdictRow
 from timebound.control.srt.store import Put
 
@@ -20,6 +21,7 @@ def srt(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_printed_schema_makes_a_database(tmp_path: Path) -> None:
+    need("ovsdb-tool")
     printed = srt("schema")
     assert printed.returncode == 0
     schema = tmp_path / "t.ovsschema"

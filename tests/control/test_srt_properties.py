@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from srt_helpers import CONTROLLER, HAS_OVSDB, M1, M2, READER, OvsdbServer, connection, manager, request, rows, wait_for
+from srt_helpers import CONTROLLER, M1, M2, READER, OvsdbServer, connection, manager, request, rows, wait_for
 
+from tests.tools import OVSDB, need
 from timebound.control.srt import rules, schema
 from timebound.control.srt.columns import ColumnError, columns, flatten, unflatten
 from timebound.control.srt.jsonstream import JsonStream, JsonStreamError
@@ -71,8 +72,7 @@ STEPS = st.lists(
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """One store of each kind; every example clears them up."""
-    if not HAS_OVSDB:
-        pytest.skip("ovsdb-server is not installed")
+    need(*OVSDB)
     folder: Path = tmp_path_factory.mktemp("srt")
     server = OvsdbServer(folder)
     server.start()

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from srt_helpers import (
     CONTROLLER,
-    HAS_OVSDB,
     M1,
     READER,
     Open,
@@ -30,6 +29,8 @@ from srt_helpers import (
     wait_for,
 )
 
+from tests.certificates import certificate
+from tests.tools import OVSDB, need
 from timebound.control.srt.jsonstream import JsonStream
 from timebound.control.srt.rows import ControllerRow
 from timebound.control.srt.schema import schema, to_json
@@ -117,8 +118,7 @@ def test_an_empty_server_is_filled_again(server: OvsdbServer, open_for: Open, tm
 
 
 def test_a_server_without_the_table_is_said_to_lack_it(tmp_path: Path, open_for: Open) -> None:
-    if not HAS_OVSDB:
-        pytest.skip("ovsdb-server is not installed")
+    need(*OVSDB)
     (tmp_path / "o").mkdir()
     server = OvsdbServer(tmp_path / "o")
     text = (tmp_path / "o" / "timebound.ovsschema").read_text().replace('"Timebound"', '"Other"')
@@ -325,15 +325,10 @@ def test_a_reader_far_behind_reads_everything_anew(
 
 def _certificates(folder: Path) -> dict[str, Tls]:
     """An authority of the site, a certificate for the server, one for a manager, and one of another authority."""
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], check=True, cwd=folder, capture_output=True)
-
     for ca in ("ca", "other-ca"):
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={ca}", "-keyout", f"{ca}.key", "-out", f"{ca}.pem")  # fmt: skip
+        certificate(folder, ca)
     for name, ca in (("server", "ca"), ("manager", "ca"), ("stranger", "other-ca")):
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial", "-days", "2", "-out", f"{name}.pem")  # fmt: skip
+        certificate(folder, name, ca)
     found = {
         name: Tls(key=str(folder / f"{name}.key"), certificate=str(folder / f"{name}.pem"), ca=str(folder / "ca.pem"))
         for name in ("server", "manager", "stranger")
@@ -343,8 +338,7 @@ def _certificates(folder: Path) -> dict[str, Tls]:
 
 
 def test_tls_in_both_directions(tmp_path: Path, open_for: Open) -> None:
-    if not HAS_OVSDB:
-        pytest.skip("ovsdb-server is not installed")
+    need(*OVSDB)
     tls = _certificates(tmp_path)
     theirs = tls["server"]
     options = (f"--private-key={theirs.key}", f"--certificate={theirs.certificate}", f"--ca-cert={theirs.ca}")

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-from srt_helpers import CONTROLLER, HAS_OVSDB, M1, Open, OvsdbServer, connection, group, manager, request, wait_for
+from srt_helpers import CONTROLLER, M1, Open, OvsdbServer, connection, group, manager, request, wait_for
 
+from tests.tools import OVSDB, need
 from timebound.control.srt.schema import schema
 from timebound.control.srt.store import Put
 
@@ -119,8 +119,7 @@ def older_schema() -> dict[str, Any]:
 def test_a_server_of_the_first_version_is_said_to_lack_groups_and_has_them_after_conversion(
     tmp_path: Path, open_for: Open
 ) -> None:
-    if not HAS_OVSDB:
-        pytest.skip("ovsdb-server is not installed")
+    need(*OVSDB)
     server = OvsdbServer(tmp_path)
     now, then = tmp_path / "now.ovsschema", tmp_path / "then.ovsschema"
     now.write_text(json.dumps(schema()))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from tests.certificates import certificate
 
 from timebound.cli.app import execute
 from timebound.control.configuration import ConfigurationError
@@ -161,9 +161,7 @@ def test_the_example_is_well_formed_and_the_schema_beside_it_is_ours() -> None:
 def test_certificates_keys_and_the_folder_of_the_table_are_looked_at(folder: Path) -> None:
     """`--check-config` had been content with files of any contents."""
     for name in ("a", "b"):
-        command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=site"
-        made = [*command.split(), "-keyout", f"{name}.key", "-out", f"{name}.pem"]
-        subprocess.run(made, check=True, cwd=folder, capture_output=True)
+        certificate(folder, name, subject="site")
     text = "store: {url: 'file:away/srt.db'}\nopenflow: {tls: {key: b.key, certificate: a.pem, ca: tokens}}\n"
     with pytest.raises(ConfigurationError) as error:
         read(written(folder, text))

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools import absent, find, need
+
 MODULES = (
     "virtio_ring",
     "virtio",
@@ -69,8 +71,7 @@ def cpio(files: list[tuple[str, int, bytes]]) -> bytes:
 @functools.cache
 def kernel_package() -> Path:
     """Debian's cloud kernel, downloaded once per test run and unpacked; nothing is installed."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        pytest.skip("the guest's kernel comes from a Debian package, and this is no Debian")
+    need("apt-get", "dpkg-deb")
     folder = Path(tempfile.gettempdir()) / f"timebound-guest-{os.getuid()}"
     if not any(folder.glob("k/boot/vmlinuz-*")):
         shown = subprocess.run(
@@ -95,11 +96,10 @@ def kernel_package() -> Path:
 
 def build(folder: Path, extra: str = "") -> Guest:
     """A kernel and an initrd in `folder`: a web page on TCP port 80, `extra` as shell lines."""
-    if shutil.which("qemu-system-x86_64") is None:
-        pytest.skip("qemu-system-x86_64 is not installed")
-    busybox = shutil.which("busybox")
+    need("qemu-system-x86_64", "busybox")
+    busybox = find("busybox")
     if busybox is None or b"ld-linux" in Path(busybox).read_bytes()[:4096]:
-        pytest.skip("a statically linked busybox (package busybox-static) is not installed")
+        pytest.skip(absent(["busybox"]))  # one with shared libraries is of no use to a guest of its own
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         pytest.skip("/dev/net/tun may not be opened")
     package = kernel_package()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.tools import needs
 from timebound.engine.doctor import can_emulate
 
 pytestmark = pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root")
-needs_mosquitto = pytest.mark.skipif(
-    shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="mosquitto is not installed"
-)
+needs_mosquitto = needs("mosquitto")
 
 TEXT = """name: stage
 network:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests.tools import need
 from timebound.engine.doctor import can_emulate
 
 TEXT = """name: small
@@ -98,8 +98,8 @@ def check(summary: dict[str, Any], qos: int) -> None:
     ],
 )
 def test_a_run_measures_what_was_predicted(tmp_path: Path, stack: str, qos: int) -> None:
-    if "mosquitto" in stack and shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin") is None:
-        pytest.skip("mosquitto is not installed")
+    if "mosquitto" in stack:
+        need("mosquitto")
     file = scenario(tmp_path, stack, qos)
     if "udp" in stack:
         file.write_text(file.read_text().replace("4000 B", "1400 B"))
@@ -129,12 +129,10 @@ def test_without_root_the_same_run_works_and_says_what_is_less_precise(tmp_path:
 
 
 def test_captures_are_read_by_tshark(tmp_path: Path) -> None:
-    tshark = shutil.which("tshark")
-    if tshark is None:
-        pytest.skip("tshark is not installed")
+    need("tshark")
     run(scenario(tmp_path), tmp_path / "run", verb="emulate")
     command = [
-        tshark,
+        "tshark",
         "-r",
         str(tmp_path / "run" / "captures" / "a-s1.pcapng"),
         "-Y",

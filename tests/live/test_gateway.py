@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.tools import GATEWAY, need
 from timebound.engine.doctor import can_emulate
 
 pytestmark = pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root")
@@ -48,10 +47,7 @@ run: {{duration: 3 s, warm-up: 300 ms, seed: 1}}
 
 
 def tools() -> None:
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    missing = [tool for tool in ("nft", "dnsmasq", "udhcpc", "busybox") if shutil.which(tool, path=path) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    need(*GATEWAY, "busybox")
 
 
 @pytest.mark.parametrize(("nat", "more"), [(True, []), (True, ["--rootless"]), (False, [])])

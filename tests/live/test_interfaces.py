@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from tests.live.wires import Computer
+from tests.live.wires import Computer, yaml_ping
+from tests.tools import need
 
 TEXT = """name: device
 network:
   defaults: {link: {rate: 100 Mbit/s}, switch: {delay: 1..2 us}}
   nodes:
-    h1: {kind: host, run: [{name: talk, command: [ping, -c, 15, -i, 0.1, 10.0.0.9], start: 200 ms}]}
+    h1: {kind: host, run: [{name: talk, command: PING, start: 200 ms}]}
     h2: host
     plc: {kind: host, address: 10.0.0.9, interface: INTERFACE}
     s1: switch
@@ -64,7 +64,12 @@ def device(host: Computer) -> Iterator[Computer]:
 
 def scenario(folder: Path, interface: str = "card0", flows: str = DATAGRAMS, stack: str = "{udp: {}}") -> Path:
     file = folder / "device.yaml"
-    file.write_text(TEXT.replace("INTERFACE", interface).replace("FLOWS", flows).replace("STACK", stack))
+    file.write_text(
+        TEXT.replace("PING", yaml_ping("10.0.0.9", 15))
+        .replace("INTERFACE", interface)
+        .replace("FLOWS", flows)
+        .replace("STACK", stack)
+    )
     return file
 
 
@@ -110,16 +115,14 @@ def test_the_device_behind_the_cable_is_a_node(tmp_path: Path, host: Computer, d
 
 
 def test_mqtt_from_a_device_reaches_a_subscriber(tmp_path: Path, host: Computer, device: Computer) -> None:
-    publish = shutil.which("mosquitto_pub")
-    if publish is None:
-        pytest.skip("mosquitto-clients is not installed")
+    need("mosquitto_pub")
     file = scenario(tmp_path, flows=MESSAGES, stack="{mqtt: {broker: h2}}")
     # Tries again until the broker is there; then one connection carries all lines. The first ones wait for it and go out together, in segments
     # as large as they come: no such frame is declared, and a bound for what was observed has to know them.
     line = "0123456789012345678901234567890123456789"
     script = (
         f"for i in $(seq 300); do (seq -f {line} 60; while :; do echo {line}; sleep 0.05; done)"
-        f" | timeout 20 {publish} -h 10.0.0.2 -t plc/state -l 2>/dev/null; sleep 0.1; done"
+        f" | timeout 20 mosquitto_pub -h 10.0.0.2 -t plc/state -l 2>/dev/null; sleep 0.1; done"
     )
     sender = device.start("timeout", "40", "sh", "-c", script)
     try:
@@ -198,8 +201,8 @@ def test_a_card_moves_into_a_node_and_its_programs_use_it(tmp_path: Path, host: 
 network:
   nodes:
     h1: {kind: host, interface: {name: card0, use: card, addresses: [203.0.113.1/24]},
-         run: [{name: real, command: [ping, -c, 5, -i, 0.1, 203.0.113.9], start: 200 ms},
-               {name: emulated, command: [ping, -c, 5, -i, 0.1, h2], start: 200 ms}]}
+         run: [{name: real, command: REAL, start: 200 ms},
+               {name: emulated, command: EMULATED, start: 200 ms}]}
     h2: host
   links: [{between: [h1, h2], delay: 5 ms}]
 flows: [{name: alpha, from: h1, to: h2, topic: a, size: 100 B, period: 20 ms, jitter: 2 ms}]
@@ -207,11 +210,11 @@ stack: {udp: {}}
 run: {duration: 2 s, warm-up: 300 ms, precision: {lateness-p99: 20 ms}}
 """
     file = tmp_path / "card.yaml"
-    file.write_text(text)
+    file.write_text(text.replace("REAL", yaml_ping("203.0.113.9", 5)).replace("EMULATED", yaml_ping("h2", 5)))
     done = emulate(host, file)
     assert done.returncode in (0, 4), done.stderr
     logs = tmp_path / "run" / "logs"
-    assert " 0% packet loss" in (logs / "real.log").read_text()
+    assert "5 sent, 5 received" in (logs / "real.log").read_text()
     emulated = (logs / "emulated.log").read_text()
     times = [float(found) for found in re.findall(r"time=([0-9.]+) ms", emulated)]
     assert times and min(times) >= 10.0

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
 from tests.live.test_emulation import pytestmark, timebound
+from tests.live.wires import yaml_ping
+from tests.tools import need
 
 __all__ = ["pytestmark"]
 
@@ -46,11 +47,6 @@ MODEL_MS = 2 * (10 + 122 * 8 / 10_000)
 """Round trip of ping. 98-byte echo packets are 122 bytes on the wire: 97.6 us at 10 Mbit/s, each way."""
 
 
-def need(program: str) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
-
-
 def test_iperf3_gets_the_goodput_of_the_link_less_its_losses(tmp_path: Path) -> None:
     need("iperf3")
     goodputs = []
@@ -79,11 +75,10 @@ def test_iperf3_gets_the_goodput_of_the_link_less_its_losses(tmp_path: Path) -> 
 
 def test_ping_takes_twice_the_delay_and_is_never_early(tmp_path: Path) -> None:
     """How little it takes beyond the model is a figure of the machine: `benches/link.py`."""
-    need("ping")
-    command = "[ping, -q, -c, 150, -i, 0.01, 10.0.0.2]"
+    command = yaml_ping("10.0.0.2", 150, 0.01)
     _, printed = emulate(tmp_path, f"[{{command: {command}, name: tool, start: 100 ms}}]", "[]", "4 s")
     assert "150 received" in printed
-    least = float(printed.split("rtt min/avg/max/mdev = ")[1].split("/")[0])
+    least = min(float(found) for found in re.findall(r"time=([0-9.]+) ms", printed))
     # Printed with three digits, rounded down.
     assert least >= MODEL_MS - 0.001
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import polars as pl
 import pytest
 
 from tests.live import guest
+from tests.live.wires import ping
 from timebound.engine.doctor import can_emulate
 
 pytestmark = pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root")
@@ -23,7 +25,7 @@ TEXT = """name: machines
 network:
   defaults: {link: {rate: 100 Mbit/s}, switch: {delay: 1..2 us}}
   nodes:
-    h1: {kind: host, run: [{name: talk, command: [sh, -c, "ping -c 10 -i 0.1 10.0.0.9; exec busybox wget -q -O - http://10.0.0.9/"], start: 200 ms}]}
+    h1: {kind: host, run: [{name: talk, command: [sh, -c, "PING; exec busybox wget -q -O - http://10.0.0.9/"], start: 200 ms}]}
     h2: host
     vm1: {kind: host, address: 10.0.0.9, vm: {kernel: vmlinuz, initrd: initrd.img, accel: tcg, ready-port: 80, boot: BOOT}}
     s1: switch
@@ -34,7 +36,7 @@ flows:
   - {name: gamma, from: vm1, to: h2, topic: c, size: 40 B, period: 50 ms, jitter: 20 ms, deadline: 40 ms}
 stack: {udp: {}}
 run: {duration: 3 s, warm-up: 300 ms, precision: {lateness-p99: 20 ms}}
-"""
+""".replace("PING", shlex.join(ping("10.0.0.9", 10)))
 SAYS = "syslogd -O /dev/null -R 10.0.0.2:40002 -L; (while :; do logger 0123456789; usleep 100000; done) &"
 
 

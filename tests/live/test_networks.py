@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import warnings
 from datetime import datetime
 from pathlib import Path
@@ -11,18 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.live.test_brokers import timebound
-from timebound.engine.doctor import can_emulate, real_switches
-from timebound.engine.programs import SERVERS
+from tests.tools import OVS, needs
+from timebound.engine.doctor import can_emulate
 from timebound.engine.progress import SILENT
 from timebound.reproduce.multicast import experiment
 from timebound.reproduce.multicast.cells import Cell
 
 pytestmark = [
     pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root"),
-    pytest.mark.skipif(
-        shutil.which("mosquitto") is None and shutil.which("mosquitto", path=SERVERS) is None,
-        reason="no mosquitto here",
-    ),
+    needs("mosquitto"),
 ]
 
 TEXT = """name: networks
@@ -88,7 +84,7 @@ def opened_s(folder: Path) -> float:
     return max(times)
 
 
-@pytest.mark.skipif(not real_switches().ok, reason="no Open vSwitch here: install openvswitch-switch")
+@needs(*OVS)
 @pytest.mark.parametrize("stack", ["mrt-mqtt", "dm-mqtt"])
 def test_managers_bring_every_message_to_every_network_once(tmp_path: Path, stack: str) -> None:
     file = tmp_path / "groups.yaml"
@@ -126,7 +122,7 @@ def test_managers_bring_every_message_to_every_network_once(tmp_path: Path, stac
 LOSSY_FROM_S = 15
 
 
-@pytest.mark.skipif(not real_switches().ok, reason="no Open vSwitch here: install openvswitch-switch")
+@needs(*OVS)
 def test_nothing_of_qos_1_and_2_is_lost_where_every_link_loses_a_tenth(tmp_path: Path) -> None:
     """Between networks are four links: a third of all datagrams and segments does not arrive, and more than half of what needs an answer."""
     times = ", ".join(f"{LOSSY_FROM_S * 1000 + 500 * number} ms" for number in range(12))

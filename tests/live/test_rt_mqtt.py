@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -12,14 +11,12 @@ from typing import Any
 import pytest
 
 from tests.live.test_switches import emulate
-from timebound.engine.doctor import can_emulate, real_switches
+from tests.tools import OVS, needs
+from timebound.engine.doctor import can_emulate
 
 pytestmark = [
     pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root"),
-    pytest.mark.skipif(
-        not real_switches().ok and os.environ.get("TIMEBOUND_CI") != "1",
-        reason="no Open vSwitch here: install openvswitch-switch",
-    ),
+    needs(*OVS),
 ]
 
 

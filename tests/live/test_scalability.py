@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import polars as pl
 import pytest
 
 from tests.live.test_emulation import run
+from tests.tools import need
 from timebound.engine.doctor import can_emulate
 from timebound.engine.progress import SILENT
 from timebound.reproduce.scalability import experiment
@@ -126,8 +126,7 @@ def test_a_stopped_client_keeps_its_records_the_others_go_on_and_started_again_i
 
 
 def test_a_small_reproduction_from_end_to_end_and_again_from_what_is_there(tmp_path: Path) -> None:
-    if shutil.which("mosquitto") is None and not Path("/usr/sbin/mosquitto").exists():
-        pytest.skip("mosquitto is not installed")
+    need("mosquitto")
     cells = [
         Cell(scenario=scenario, qos=1, clients=6, join_ns=200_000_000, hold_ns=3_000_000_000) for scenario in (1, 2)
     ]

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 import subprocess
 import sys
 import warnings
@@ -16,10 +14,9 @@ from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 
-import pytest
-
 from tests.live.test_rt_mqtt import audit, pytestmark
 from tests.live.test_switches import emulate
+from tests.tools import need
 
 __all__ = ["pytestmark"]
 
@@ -60,14 +57,6 @@ for number in range(COUNT):
 told.wait_for_publish(20)
 client.disconnect()
 """
-
-
-def need(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        assert os.environ.get("TIMEBOUND_CI") != "1", f"{program} is missing"
-        pytest.skip(f"{program} is not installed")
-    return found
 
 
 def with_clients(folder: Path) -> Path:
@@ -120,7 +109,7 @@ def stamps(capture: Path, topic: str) -> dict[int, float]:
     fields = [word for name in ("frame.time_epoch", "mqtt.topic", "mqtt.msg") for word in ("-e", name)]
     # The controller's proofs are frames of the connection as well, which tshark would take for its sequence.
     plain = ["-o", "tcp.analyze_sequence_numbers:FALSE"]
-    command = [need("tshark"), "-n", *plain, "-r", str(capture), "-Y", "mqtt.msgtype == 3", "-T", "fields", *fields]
+    command = ["tshark", "-n", *plain, "-r", str(capture), "-Y", "mqtt.msgtype == 3", "-T", "fields", *fields]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     found: dict[int, float] = {}
     for line in printed.splitlines():
@@ -153,8 +142,7 @@ def on_the_channel(begin: dict[int, float], end: dict[int, float], since: float)
 
 
 def test_unchanged_clients_get_a_channel_and_keep_the_deadline(tmp_path: Path) -> None:
-    for program in ("mosquitto_pub", "mosquitto_sub", "tshark"):
-        need(program)
+    need("mosquitto_pub", "mosquitto_sub", "tshark")
     file = with_clients(tmp_path)
     reached: list[dict[str, float]] = []
     disturbed = 0

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.live.test_switches import emulate
+from tests.tools import OVS, PATH, absent, needs
 from timebound.cli.app import execute
-from timebound.engine.doctor import can_emulate, real_switches
-from timebound.engine.programs import lacking
+from timebound.engine.doctor import can_emulate
 from timebound.reproduce.multicast import experiment, measure
 from timebound.reproduce.multicast.cells import MADE_BY, Cell
 from timebound.scenario import load
+from timebound.stacks import tools
 
-CI = os.environ.get("TIMEBOUND_CI") == "1"
-MISSING = "; ".join(said for program in MADE_BY.values() if (said := lacking(program)) is not None)
+MISSING = absent([tool for program in MADE_BY.values() for tool in tools.missing(program, PATH)])
 pytestmark = [
     pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root"),
-    pytest.mark.skipif(bool(MISSING) and not CI, reason=MISSING),
+    pytest.mark.skipif(bool(MISSING), reason=MISSING),
 ]
 
 SCENARIO = """name: real
@@ -54,7 +53,7 @@ def test_what_they_send_is_known_for_theirs_and_breaks_no_bound(tmp_path: Path, 
     assert [entry for entry in summary["undeclared"] if entry["protocol"] in ("tcp", "udp")] == []
 
 
-@pytest.mark.skipif(not real_switches().ok and not CI, reason="no Open vSwitch here: install openvswitch-switch")
+@needs(*OVS)
 def test_a_short_cell_of_the_article_runs_with_its_programs(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = "reproduce mrt-mqtt --background tools --stretch 10 --publishers 1 --load low --protocol dm-mqtt --duration 1s --evaluations 0 --quiet"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.live.wires import Computer
+from tests.live.wires import Computer, yaml_ping
 
 TEXT = """name: halves
 network:
@@ -21,7 +21,7 @@ network:
     b: {nodes: [h3, h4, s2], address: 192.0.2.2}
   defaults: {link: {rate: 100 Mbit/s}, switch: {delay: 1..2 us}}
   nodes:
-    h1: {kind: host, run: [{name: talk, command: [ping, -c, 20, -i, 0.1, h3], start: 200 ms}]}
+    h1: {kind: host, run: [{name: talk, command: PING, start: 200 ms}]}
     h[2-4]: host
     s[1-2]: switch
   links: [["h[1-2]", s1], [h3, s2], [h4, s2], {between: [s1, s2], rate: 10 Mbit/s, delay: DELAY, jitter: 1 ms}]
@@ -47,7 +47,10 @@ def computers() -> Iterator[tuple[Computer, Computer]]:
 def scenario(folder: Path, delay: str = "40 ms", stack: str = "{udp: {}}", deadline: str = "100 ms") -> Path:
     file = folder / "halves.yaml"
     file.write_text(
-        TEXT.replace("DELAY", delay).replace("STACK", stack).replace("deadline: 100 ms", f"deadline: {deadline}")
+        TEXT.replace("PING", yaml_ping("h3", 20))
+        .replace("DELAY", delay)
+        .replace("STACK", stack)
+        .replace("deadline: 100 ms", f"deadline: {deadline}")
     )
     token = folder / "token"
     token.write_text("a secret of sufficient length\n")

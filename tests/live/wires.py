@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import TracebackType
 
 import pytest
+
+from tests.tools import need
 
 OFFLOADS_OFF = """import fcntl, socket, struct, sys
 s = socket.socket()
@@ -22,15 +25,26 @@ for command in (0x1f, 0x17):
 """A device's own card computes checksums; a veth leaves them to a card that does not exist (SIOCETHTOOL, STSO and STXCSUM)."""
 
 
+PING = Path(__file__).with_name("ping.py")
+
+
+def ping(address: str, count: int = 1, gap_s: float = 0.1) -> list[str]:
+    """The words that send echo requests, on machines without `ping` too."""
+    return [sys.executable, str(PING), "-c", str(count), "-i", str(gap_s), address]
+
+
+def yaml_ping(address: str, count: int, gap_s: float = 0.1) -> str:
+    """The same as a list of a scenario file."""
+    return json.dumps(ping(address, count, gap_s))
+
+
 class Computer:
     """A network namespace of the test's own; `run` and `start` work in it."""
 
     def __init__(self) -> None:
         if os.geteuid() != 0:
             pytest.skip("moving interfaces between namespaces needs root")
-        for tool in ("unshare", "nsenter", "ip"):
-            if shutil.which(tool) is None:
-                pytest.skip(f"{tool} is not installed")
+        need("unshare", "nsenter", "ip")
         self.holder = subprocess.Popen(
             ["unshare", "--net", "sh", "-c", "echo ready; exec sleep 900"], stdout=subprocess.PIPE, text=True
         )

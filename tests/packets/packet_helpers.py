@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
+from tests.tools import needs
 
-import pytest
-
-needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+needs_tshark = needs("tshark", "mergecap")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from packet_helpers import needs_tshark
+from tests.tools import needs
 
 from timebound.engine.doctor import can_emulate
 from timebound.engine.packets import Source, of_run, preferences
@@ -22,9 +22,7 @@ from timebound.engine.packets.frames import FLAGS, MQTT_TYPES
 pytestmark = [
     needs_tshark,
     pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root"),
-    pytest.mark.skipif(
-        shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="mosquitto is not installed"
-    ),
+    needs("mosquitto"),
 ]
 
 SIZES = {"zero": 300, "one": 4000, "two": 717}

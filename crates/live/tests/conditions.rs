@@ -23,13 +23,13 @@ fn undisturbed(mut attempt: impl FnMut() -> Option<(Said, Result<(), String>)>) 
 
 /// How little more than the model's it takes is a figure of the machine: `benches/link.py`.
 #[test]
-fn ping_takes_never_less_than_the_model_says() {
+fn an_echo_takes_never_less_than_the_model_says() {
     // 98 bytes captured, 122 on the wire: 97.6 us at 10 Mbit/s, 0.976 us at 1 Gbit/s; switching 1 to 3 us a way.
     let least = 2.0 * (4.0 + 0.0976 + 0.000_976 + 0.001);
     let folder = Folder::new("ping");
     let mut plan = plan(&folder, direction(10_000_000, 4_000_000, json!({})), 2.0);
-    let ping = "import subprocess\nprint(subprocess.run(['ping','-i','0.01','-c','120','10.1.0.2'],capture_output=True,text=True).stdout)";
-    plan["programs"] = json!([python("ping", "h1", ping, Some(0))]);
+    let argv = ["python3", common::PING, "-i", "0.01", "-c", "120", "10.1.0.2"];
+    plan["programs"] = json!([{"name": "ping", "node": "h1", "argv": argv, "start_ns": 0}]);
     plan["markers"] = json!([]);
     if run(&folder, &plan).is_none() {
         return;
@@ -39,12 +39,8 @@ fn ping_takes_never_less_than_the_model_says() {
         .lines()
         .filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok())
         .collect();
-    if times.is_empty() {
-        common::skip("no ping here");
-        return;
-    }
     assert!(times.len() > 100, "{} of 120 answers", times.len());
-    // ping prints three digits, so at most 5 us too little.
+    // Printed with three digits, rounded down; what the clock of the answers may be set meanwhile is less than the rest.
     let first = times.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(first >= least - 0.006, "early: {first} ms, least {least} ms");
     assert_eq!(folder.live()["precision"]["early"], 0);

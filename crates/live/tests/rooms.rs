@@ -24,6 +24,8 @@ fn a_node_has_its_own_name_files_and_environment_and_the_host_keeps_its_own() {
         let source = folder.0.join("source.bin");
         std::fs::write(&source, [0u8, 255, 7]).unwrap();
         let mut plan = short(&folder);
+        // Time for Python to start, also where others have the CPU.
+        plan["duration_ns"] = json!(4_000_000_000u64);
         plan["force_rootless"] = json!(rootless);
         plan["hosts"][1]["hostname"] = json!("meter-2");
         plan["hosts"][0]["env"] = json!({"SITE": "north", "ROLE": "node"});
@@ -32,15 +34,16 @@ fn a_node_has_its_own_name_files_and_environment_and_the_host_keeps_its_own() {
             {"path": "/etc/timebound-blob", "source": source, "mode": 0o600},
             {"path": "/etc/passwd", "content": "changed\n"},
         ]);
-        let look = "hostname; cat /proc/sys/kernel/hostname /etc/hostname; getent hosts h2 meter-2; pwd; echo $SITE $ROLE $HOSTNAME; \
+        let look = "uname -n; cat /proc/sys/kernel/hostname /etc/hostname; getent hosts h2 meter-2; pwd; echo $SITE $ROLE $HOSTNAME; \
                     cat /etc/timebound-app/deep/app.conf /etc/passwd; od -An -tu1 /etc/timebound-blob; stat -c %a /etc/timebound-blob; \
-                    ls /etc | grep -c . ; echo x 2>/dev/null >>/etc/hosts && echo written; ping -c1 -W2 h2 >/dev/null && echo reached; ls -a | grep room";
-        let mut own = shell("look", "h1", look);
+                    ls /etc | grep -c . ; echo x 2>/dev/null >>/etc/hosts && echo written; PING >/dev/null && echo reached; ls -a | grep room";
+        let look = look.replace("PING", &common::ping("h2", 2));
+        let mut own = shell("look", "h1", &look);
         own["env"] = json!({"ROLE": "program"});
         let other = shell(
             "other",
             "h2",
-            "hostname; ls /etc/timebound-app 2>&1 | grep -c 'No such'; grep -c changed /etc/passwd; true",
+            "uname -n; ls /etc/timebound-app 2>&1 | grep -c 'No such'; grep -c changed /etc/passwd; true",
         );
         plan["programs"] = json!([own, other]);
         let Some(said) = run(&folder, &plan) else { return };

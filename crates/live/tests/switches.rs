@@ -5,7 +5,9 @@ mod common;
 #[path = "common/replay.rs"]
 mod replay;
 
-use common::{Folder, Said, Sandbox, direction, is_running, python, records, run, skip, within_two_seconds};
+use common::{
+    Folder, Said, Sandbox, direction, is_running, need, python, records, run, skip, within_two_seconds,
+};
 use replay::replayed;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -17,17 +19,7 @@ const DELAY: (u64, u64) = (0, 5_000_000);
 
 /// Is Open vSwitch here? (What a test needs that CI has.)
 fn has_ovs() -> bool {
-    let there = [
-        "/usr/sbin/ovs-vswitchd",
-        "/usr/bin/ovs-vswitchd",
-        "/usr/local/sbin/ovs-vswitchd",
-    ]
-    .iter()
-    .any(|path| std::path::Path::new(path).exists());
-    if !there {
-        skip("no Open vSwitch");
-    }
-    there
+    need(&["ovs-vswitchd", "ovs-vsctl", "ovsdb-server", "ovsdb-tool"])
 }
 
 fn stream(name: &str, source: &str, to: &[&str], class: u8) -> Value {

@@ -20,25 +20,12 @@ struct Mosquitto {
     configuration: PathBuf,
 }
 
-fn program(name: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders)
-        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-}
-
 impl Mosquitto {
     /// `None`, with the reason printed, where it is not installed and nobody insists.
     fn start() -> Option<Self> {
-        let (Some(broker), Some(_), Some(_)) = (
-            program("mosquitto"),
-            program("mosquitto_pub"),
-            program("mosquitto_sub"),
-        ) else {
-            skip("mosquitto and its clients are not installed");
+        if !need(&["mosquitto", "mosquitto_pub", "mosquitto_sub"]) {
             return None;
-        };
+        }
         // Freed at once: nobody else takes it meanwhile, or the broker says so and the test fails.
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -49,7 +36,7 @@ impl Mosquitto {
             std::env::temp_dir().join(format!("timebound-manager-{}-{port}.conf", std::process::id()));
         let lines = format!("listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n");
         std::fs::write(&configuration, lines).unwrap();
-        let child = Command::new(broker)
+        let child = Command::new(find("mosquitto").unwrap())
             .arg("-c")
             .arg(&configuration)
             .stdout(Stdio::null())

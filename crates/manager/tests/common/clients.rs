@@ -1,6 +1,6 @@
 //! Real brokers, and clients of MQTT 5 that go on where they were when a connection ends.
 
-use super::{LONG, packet, skip, soon, text};
+use super::{LONG, find, need, packet, soon, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,19 +18,10 @@ pub(crate) struct Mosquitto {
     folder: PathBuf,
 }
 
-fn program(name: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders)
-        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-}
-
 impl Mosquitto {
     /// `None`, with the reason printed, where it is not installed and nobody insists.
     pub(crate) fn start(more: &str) -> Option<Self> {
-        if program("mosquitto").is_none() {
-            skip("mosquitto is not installed");
+        if !need(&["mosquitto"]) {
             return None;
         }
         let port = TcpListener::bind("127.0.0.1:0")
@@ -57,7 +48,7 @@ impl Mosquitto {
     }
 
     pub(crate) fn run(&mut self) {
-        let child = Command::new(program("mosquitto").unwrap())
+        let child = Command::new(find("mosquitto").unwrap())
             .arg("-c")
             .arg(self.folder.join("conf"))
             .stdout(Stdio::null())

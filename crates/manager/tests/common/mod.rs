@@ -4,8 +4,12 @@
 
 pub(crate) mod authority;
 pub(crate) mod clients;
+#[path = "../../../live/tests/common/skips.rs"]
+mod skips;
 
 use serde_json::{Value, json};
+#[allow(unused_imports, reason = "each test file uses a part")]
+pub(crate) use skips::{find, need};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -15,15 +19,6 @@ use timebound_manager::Manager;
 
 /// Nothing here takes longer on any machine that works.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-
-/// Says why a test does not apply here; with TIMEBOUND_CI=1 that is a failure.
-pub(crate) fn skip(reason: &str) {
-    assert!(
-        std::env::var_os("TIMEBOUND_CI").is_none(),
-        "skipped, but TIMEBOUND_CI is set: {reason}"
-    );
-    println!("skipped: {reason}");
-}
 
 pub(crate) fn text(text: &str) -> Vec<u8> {
     let mut bytes = (text.len() as u16).to_be_bytes().to_vec();
