@@ -401,7 +401,9 @@ def resolve_jitter(jitter: shape.Jitter, path: Path, context: Context) -> Jitter
 
 def _import(network: shape.Network, wanted: shape.Import, net: Net, context: Context, traces: Traces) -> None:
     path: Path = ("network", "import")
-    topology = read_topology(wanted.file, context.folder, (*path, "file"), context)
+    common = network.defaults.link
+    has_delay = common.delay is not None or common.conditions is not None
+    topology = read_topology(wanted.file, context.folder, (*path, "file"), context, has_delay=has_delay)
     if topology is None:
         return
     defaults = network.defaults
@@ -412,10 +414,13 @@ def _import(network: shape.Network, wanted: shape.Import, net: Net, context: Con
         link = shape.Link.model_construct(
             between=[edge.a, edge.b],
             rate=edge.rate_bps or wanted.rate,
+            delay=edge.delay_ns,
             length=None if edge.kilometres is None else round(edge.kilometres * 1_000_000),
             duplex="full",
             forward=None,
-            backward=None,
+            backward=None
+            if edge.back is None
+            else shape.Conditions.model_construct(rate=edge.back.rate_bps, delay=edge.back.delay_ns),
         )
         _add_links(net, link, defaults.link, path, context, traces)
     for place in topology.nodes:

@@ -505,7 +505,10 @@ NodeField = Annotated[Node, Short(_node, {"enum": ["host", "switch", "bridge", "
 
 
 class Import(Shape):
-    """A topology from a file: its nodes become switches, its link lengths (km) delays of 5 us/km."""
+    """A topology from a file: its nodes become switches, named after their labels (else their ids; `n` before a number). Of a link rate (`bandwidth`,
+    `capacity`, `rate`, ...), delay (`latency`, `delay`) and length (`dist`, `length`) are read, with a unit (`10 Mbit/s`, `50 ms`, `12.5 km`; `latency_ms: 50`; a
+    length alone is in km). A length becomes a delay of 5 us/km, and so does the way by air where there are coordinates. In a directed
+    graph both directions of a link keep their own values. A warning names every attribute of links that is not read, and how many links have it."""
 
     file: str = Field(description="GML, GraphML or topohub JSON", examples=["abilene.gml"])
     rate: Rate | None = Field(

@@ -1,18 +1,16 @@
 """Topologies from other people's files (GML, GraphML, topohub JSON) and to them.
 
-Link lengths come from `dist` (km, as topohub writes it), else from the coordinates of the ends (great circle). The
-names become names of nodes: letters, digits, `_`, `.`, `-`. Directed files with both directions of a link give one
-link; links from a node to itself are left out.
+Delays are those that the file states, else follow from stated lengths, else from the coordinates of the ends (great
+circle). Labels become names of nodes: letters, digits, `_`, `.`, `-`. Directed files with both directions of a link give
+one link with two directions; links from a node to itself are left out. What is not used is said.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
-import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 from xml.sax.saxutils import escape
@@ -20,9 +18,11 @@ from xml.sax.saxutils import escape
 from timebound.scenario.context import Context
 from timebound.scenario.model import Scenario
 from timebound.scenario.sources import read_file
+from timebound.scenario.topology_attributes import Reader, Stated
 from timebound.scenario.topology_formats import FormatError, RawGraph, parse_gml, parse_graphml, parse_json
+from timebound.scenario.topology_names import name_of
 from timebound.scenario.tree import Path, find
-from timebound.scenario.units import SPEED_M_PER_S
+from timebound.scenario.units import SPEED_M_PER_S, propagation_ns
 
 EARTH_KM = 6371.0088
 """Mean radius of the earth (IUGG)."""
@@ -45,6 +45,10 @@ class TopologyLink:
     b: str
     kilometres: float | None = None
     rate_bps: int | None = None
+    delay_ns: int | None = None
+    """Stated; the length gives it otherwise."""
+    back: Stated | None = None
+    """From b to a, where a directed file states that for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Topology:
 
     nodes: tuple[TopologyNode, ...]
     links: tuple[TopologyLink, ...]
+    notes: tuple[tuple[str, str], ...] = ()
+    """What of the file was not used: messages and hints."""
 
 
 def great_circle_km(a: tuple[float, float], b: tuple[float, float]) -> float:
@@ -74,19 +80,31 @@ def parse_topology(text: str, suffix: str) -> Topology:
     return _topology(parsers[suffix](text))
 
 
-def read_topology(name: str, folder: FilePath | None, path: Path, context: Context) -> Topology | None:
-    """The topology in a file beside the scenario, or `None` with the problem reported."""
+def read_topology(
+    name: str, folder: FilePath | None, path: Path, context: Context, *, has_delay: bool
+) -> Topology | None:
+    """The topology in a file beside the scenario, or `None` with the problem reported. `has_delay`: links get a delay by default."""
     place, _ = find(context.tree, path)
     file = FilePath(name) if folder is None else folder / name
     text = read_file(file, str(file), place, context.sources)
     if text is None:
         return None
     try:
-        return parse_topology(text, file.suffix.lower())
+        topology = parse_topology(text, file.suffix.lower())
     except FormatError as error:
         where = f" (line {error.line})" if error.line else ""
         context.error(path, f"{name}{where}: {error.message}", error.hint)
         return None
+    for message, hint in topology.notes:
+        context.warn(path, f"{name}: {message}", hint)
+    missing = [link for link in topology.links if link.delay_ns is None and link.kilometres is None]
+    if missing and not has_delay:  # a zero that nobody stated should not have to be found out from the figures
+        context.warn(
+            path,
+            f"{name}: {_counted(len(missing))} without delay, length or coordinates of both ends ({missing[0].a}-{missing[0].b}): no delay",
+            "state network.defaults.link.delay, which such links get",
+        )
+    return topology
 
 
 def _topology(graph: RawGraph) -> Topology:
@@ -98,27 +116,66 @@ def _topology(graph: RawGraph) -> Topology:
     nodes = [
         node if node.latitude is not None and node.longitude is not None else TopologyNode(node.name) for node in nodes
     ]
-    by_name = {node.name: node for node in nodes}
+    links, notes = _links(graph, names, {node.name: node for node in nodes})
+    if not nodes:
+        raise FormatError("no nodes in this file", "name a file with a graph")
+    return Topology(tuple(nodes), tuple(links), tuple(notes))
+
+
+def _links(
+    graph: RawGraph, names: dict[str, str], nodes: dict[str, TopologyNode]
+) -> tuple[list[TopologyLink], list[tuple[str, str]]]:
+    """The links, and what of their attributes was not used. In a directed graph an edge the other way round is the other direction of the first
+    link that has none yet."""
+    reader = Reader()
     links: list[TopologyLink] = []
-    seen: set[tuple[str, str]] = set()
+    open_ways: dict[tuple[str, str], list[int]] = {}
+    loops = 0
     for source, target, values in graph.edges:
         if source not in names or target not in names:
             unknown = source if source not in names else target
             raise FormatError(f"an edge names the unknown node {unknown!r}", "declare every node of an edge")
         a, b = names[source], names[target]
-        if a == b or (graph.directed and (b, a) in seen):
+        if a == b:
+            loops += 1
             continue
-        seen.add((a, b))
-        links.append(TopologyLink(a, b, _kilometres(by_name[a], by_name[b], values), _rate(values)))
-    if not nodes:
-        raise FormatError("no nodes in this file", "name a file with a graph")
-    return Topology(tuple(nodes), tuple(links))
+        stated = reader.read(values)
+        waiting = open_ways.get((b, a)) if graph.directed else None
+        if waiting:
+            first = links[waiting[0]]
+            links[waiting.pop(0)] = replace(first, back=_otherwise(first, stated))
+            continue
+        open_ways.setdefault((a, b), []).append(len(links))
+        kilometres = stated.kilometres if stated.kilometres is not None else _by_air(nodes[a], nodes[b])
+        links.append(TopologyLink(a, b, kilometres, stated.rate_bps, stated.delay_ns))
+    notes = reader.notes()
+    if loops:
+        notes.append((f"{_counted(loops)} from a node to itself: left out", "remove them from the file"))
+    alone = sum(map(len, open_ways.values()))
+    if graph.directed and alone and any(link.back is not None for link in links):
+        notes.append(
+            (
+                f"{_counted(alone)} in one direction alone: they become links in both",
+                "add the other direction to the file",
+            )
+        )
+    return links, notes
+
+
+def _counted(count: int) -> str:
+    return f"{count} link{'' if count == 1 else 's'}"
+
+
+def _otherwise(link: TopologyLink, back: Stated) -> Stated:
+    """What the way back states; what it leaves out is as on the way there."""
+    delay = back.delay_ns
+    if delay is None and back.kilometres is not None:
+        delay = propagation_ns(round(back.kilometres * 1_000_000))
+    return Stated(link.rate_bps if back.rate_bps is None else back.rate_bps, delay)
 
 
 _LATITUDE = ("lat", "latitude")
 _LONGITUDE = ("lon", "lng", "long", "longitude")
-_LENGTH = ("dist", "length_km", "distance", "length")
-_RATE = ("linkspeedraw", "rate_bps", "ratebps")
 
 
 def _number(values: dict[str, Any], keys: Iterable[str], most: float) -> float | None:
@@ -133,18 +190,10 @@ def _number(values: dict[str, Any], keys: Iterable[str], most: float) -> float |
     return None
 
 
-def _kilometres(a: TopologyNode, b: TopologyNode, values: dict[str, Any]) -> float | None:
-    stated = _number(values, _LENGTH, 100_000)
-    if stated is not None and stated >= 0:
-        return stated
+def _by_air(a: TopologyNode, b: TopologyNode) -> float | None:
     if a.latitude is None or a.longitude is None or b.latitude is None or b.longitude is None:
         return None
     return great_circle_km((a.latitude, a.longitude), (b.latitude, b.longitude))
-
-
-def _rate(values: dict[str, Any]) -> int | None:
-    rate = _number(values, _RATE, 1e13)
-    return round(rate) if rate is not None and rate >= 100 else None
 
 
 def _names(graph: RawGraph) -> dict[str, str]:
@@ -153,20 +202,13 @@ def _names(graph: RawGraph) -> dict[str, str]:
     for key, values in graph.nodes:
         if key in names:
             raise FormatError(f"duplicate node {key!r}", "give every node its own id")
-        label = values.get("name") or values.get("label") or f"n{key}"
-        base = clean_name(str(label)) or clean_name(f"n{key}") or "n"
+        base = name_of(key, values.get("name") or values.get("label"))
         name, number = base, 2
         while name in taken:
             name, number = f"{base}-{number}", number + 1
         taken.add(name)
         names[key] = name
     return names
-
-
-def clean_name(label: str) -> str:
-    """A label as the name of a node; empty where nothing of it is left."""
-    plain = unicodedata.normalize("NFKD", label.replace("ß", "ss")).encode("ascii", "ignore").decode()
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", plain).strip("-.")[:48].strip("-.")
 
 
 def to_gml(scenario: Scenario) -> str:
@@ -200,9 +242,9 @@ def to_graphml(scenario: Scenario) -> str:
         data: dict[str, object] = {"name": node.name, "kind": node.kind}
         if node.latitude is not None and node.longitude is not None:
             data |= {"lat": repr(node.latitude), "lon": repr(node.longitude)}
-        lines.append(f'    <node id="{index}">{_data(data)}</node>')
+        lines.append(f'    <node id="{index}">{_data_elements(data)}</node>')
     for a, b, attributes in _edges(scenario):
-        lines.append(f'    <edge source="{a}" target="{b}">{_data(attributes)}</edge>')
+        lines.append(f'    <edge source="{a}" target="{b}">{_data_elements(attributes)}</edge>')
     return "\n".join([*lines, "  </graph>", "</graphml>", ""])
 
 
@@ -234,7 +276,7 @@ def _edges(scenario: Scenario) -> Iterable[tuple[int, int, dict[str, object]]]:
         yield index[link.a], index[link.b], attributes
 
 
-def _data(values: dict[str, object]) -> str:
+def _data_elements(values: dict[str, object]) -> str:
     return "".join(f'<data key="{key}">{escape(str(value))}</data>' for key, value in values.items())
 
 

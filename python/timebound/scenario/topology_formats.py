@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import dataclass, field
@@ -30,7 +31,10 @@ class RawGraph:
     edges: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
 
-_GML = re.compile(r'"[^"]*"|\[|\]|#[^\n]*|[^\s\[\]"#]+|"')
+_GML = re.compile(r'"[^"]*"|\[|\]|#[^\n]*|[^\s\[\]"#][^\s\[\]"]*|"')
+"""A `#` begins a comment, and may stand inside a word."""
+_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]*);")
+"""Other letters than those of ASCII, as GML writes them (`&#252;`)."""
 
 
 def parse_gml(text: str) -> RawGraph:
@@ -64,11 +68,15 @@ def parse_gml(text: str) -> RawGraph:
             stack.append(inner)
             key = None
         else:
-            stack[-1].append((key, token[1:-1] if token.startswith('"') else token))
+            stack[-1].append((key, _text(token[1:-1]) if token.startswith('"') else token))
             key = None
     if len(stack) != 1 or key is not None:
         raise FormatError("the file ends too early", "close every '['", text.count("\n") + 1)
     return _gml_graph(root)
+
+
+def _text(text: str) -> str:
+    return _REFERENCE.sub(lambda match: html.unescape(match[0]), text)
 
 
 def _line(text: str, position: int) -> int:
@@ -111,17 +119,49 @@ def parse_graphml(text: str) -> RawGraph:
     if not bodies:
         raise FormatError("no graph in this file", "a GraphML file has <graph> inside <graphml>")
     graph = RawGraph(directed=bodies[0].get("edgedefault") == "directed")
-    for element in bodies[0]:
-        data = {
-            names.get(item.get("key", ""), item.get("key", "")): item.text or ""
-            for item in element
-            if _tag(item) == "data"
-        }
-        if _tag(element) == "node":
-            graph.nodes.append((element.get("id", ""), data))
-        elif _tag(element) == "edge":
-            graph.edges.append((element.get("source", ""), element.get("target", ""), data))
+    groups: dict[str, tuple[str, dict[str, Any]]] = {}
+    _collect(bodies[0], names, graph, groups)
+    ends = {end for edge in graph.edges for end in edge[:2]}
+    # A group of yEd is a frame around nodes; it is a node itself only where an edge ends at it.
+    graph.nodes += [group for key, group in groups.items() if key in ends]
     return graph
+
+
+def _collect(
+    body: ElementTree.Element, names: dict[str, str], graph: RawGraph, groups: dict[str, tuple[str, dict[str, Any]]]
+) -> None:
+    """The nodes and edges of a graph and of the graphs in its nodes."""
+    pending = [body]
+    while pending:
+        for element in pending.pop():
+            if _tag(element) not in ("node", "edge"):
+                continue
+            data = _data(element, names)
+            inner = [child for child in element if _tag(child) == "graph"]
+            pending += inner
+            key = element.get("id", "")
+            if _tag(element) == "edge":
+                graph.edges.append((element.get("source", ""), element.get("target", ""), data))
+            elif inner:
+                groups[key] = (key, data)
+            else:
+                graph.nodes.append((key, data))
+
+
+def _data(element: ElementTree.Element, names: dict[str, str]) -> dict[str, Any]:
+    """Attributes of a node or an edge; what yEd draws beside it (`y:NodeLabel`) is its label."""
+    data: dict[str, Any] = {}
+    for item in element:
+        if _tag(item) != "data":
+            continue
+        key = names.get(item.get("key", ""), "") or item.get("key", "")
+        if len(item) == 0:
+            data[key] = item.text or ""
+            continue
+        labels = [(part.text or "").strip() for part in item.iter() if _tag(part) in ("NodeLabel", "EdgeLabel")]
+        if any(labels):
+            data.setdefault("label", next(label for label in labels if label))
+    return data
 
 
 def _tag(element: ElementTree.Element) -> str:
