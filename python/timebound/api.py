@@ -58,16 +58,16 @@ class Experiment:
         """Bounds and the worst that the simulator found, per flow and receiver."""
         return flow_frame(runs.figures_only(self.scenario, {"predict", "simulate"}))
 
-    def emulate(self, output: str | Path | None = None, *, progress: Progress = SILENT) -> Run:
-        """Real clients and a real broker over the emulated network."""
-        return self._run({"predict", "emulate"}, output, progress)
+    def emulate(self, output: str | Path | None = None, *, progress: Progress = SILENT, force: bool = False) -> Run:
+        """Real clients and a real broker over the emulated network; `force` replaces results of another scenario or verb."""
+        return self._run({"predict", "emulate"}, output, progress, force=force)
 
-    def run(self, output: str | Path | None = None, *, progress: Progress = SILENT) -> Run:
-        """All three, and the report that puts them side by side."""
-        return self._run({"predict", "simulate", "emulate"}, output, progress)
+    def run(self, output: str | Path | None = None, *, progress: Progress = SILENT, force: bool = False) -> Run:
+        """All three, and the report that puts them side by side; `force` replaces results of another scenario or verb."""
+        return self._run({"predict", "simulate", "emulate"}, output, progress, force=force)
 
-    def _run(self, parts: set[str], output: str | Path | None, progress: Progress) -> Run:
-        done = runs.run(self.scenario, None if output is None else Path(output), parts, progress)
+    def _run(self, parts: set[str], output: str | Path | None, progress: Progress, *, force: bool) -> Run:
+        done = runs.run(self.scenario, None if output is None else Path(output), parts, progress, force=force)
         return Run(done.folder, done.summary, done.exit_code)
 
 

@@ -103,7 +103,7 @@ def test_losses_are_unsupported_and_give_no_number(plant: str, capsys: pytest.Ca
         (["predict", "hello", "--set", "flows.alarm.via=[]"], "expected at least 1 entry, found an empty list"),
         (["predict", "hello", "--set", "name=''"], "expected at least 1 character, found an empty text"),
         (["show", "hello", "--force"], "--force without --output"),
-        (["predict", "hello", "--assign", "routes", "--force"], "--force without a file"),
+        (["predict", "hello", "--assign", "routes", "--force"], "--force without --output"),
         (["report", "no-such-folder"], "no run folder"),
         (["predict", "hello", "--assign-by", "audsley"], "--assign-by without --assign"),
         (["predict", "hello", "--assign-for", "60 s"], "--assign-for without --assign"),
@@ -274,9 +274,9 @@ def test_a_folder_that_is_being_written_is_refused(
     import fcntl
 
     folder = tmp_path / "busy"
-    folder.mkdir()
-    (folder / "manifest.json").write_text("{}")
-    with (folder / ".lock").open("w") as other:
+    line = [sys.executable, "-c", "import sys; from timebound.cli.app import execute; sys.exit(execute(sys.argv[1:]))"]
+    subprocess.run([*line, "predict", plant, "--output", str(folder)], check=True, capture_output=True, timeout=120)
+    with (folder / ".lock").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         assert execute(["predict", plant, "--output", str(folder)]) == 2
     assert "another run is writing" in capsys.readouterr().err

@@ -7,12 +7,10 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from timebound.engine.folder import FolderError
 from timebound.scenario.problems import OPTION, Problem, ScenarioError, plain
 
 if TYPE_CHECKING:
@@ -36,6 +34,12 @@ AsJson = Annotated[
 ]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative=(), help="No progress.")]
 Force = Annotated[bool, Parameter(negative=(), help="Replace the file of --output if it is there.")]
+ForceFolder = Annotated[
+    bool,
+    Parameter(
+        name="--force", negative=(), help="Replace the results of another scenario or verb in the folder of --output."
+    ),
+]
 Output = Annotated[
     str | None, Parameter(name=["--output", "-o"], help="The run folder; a new one below `runs/` by default.")
 ]
@@ -68,16 +72,6 @@ def open_scenario(name: str, settings: tuple[str, ...]) -> Scenario:
     for warning in scenario.warnings:
         stderr(warning.render())
     return scenario
-
-
-def refuse_to_replace(file: Path, *, force: bool) -> None:
-    """A file that is there is not overwritten unasked.
-
-    Raises:
-        FolderError: it exists, and nobody said `--force`.
-    """
-    if file.exists() and not force:
-        raise FolderError(f"{file} exists", "name another file with --output, or say --force to replace it")
 
 
 def assignments(settings: Iterable[str]) -> dict[str, str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Force, print_json, refuse_to_replace, stderr
-from timebound.engine.folder import FolderError, read_summary
+from timebound.cli.common import AsJson, Force, print_json, stderr
+from timebound.engine.folder import read_summary
+from timebound.files import FolderError, may_write
 
 
 def register(app: App) -> None:
@@ -21,9 +24,10 @@ def compare(
     second: Annotated[Path, Parameter(help="Another run folder.")],
     /,
     *more: Path,
-    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The HTML file to write.")] = Path(
-        "comparison.html"
-    ),
+    output: Annotated[
+        Path | None,
+        Parameter(name=["--output", "-o"], help="The HTML file to write; a new one below `runs/` by default."),
+    ] = None,
     force: Force = False,
     json: AsJson = False,
 ) -> int:
@@ -31,13 +35,14 @@ def compare(
     from timebound.cli.table import comparison_table
     from timebound.report import ReportError, is_comparison, write_comparison
 
-    page = output / "comparison.html" if output.is_dir() else output
-    # An earlier comparison is replaced, as an earlier run is by a run.
-    refuse_to_replace(page, force=force or is_comparison(page))
     folders = [first, second, *more]
+    output = _new() if output is None else output
+    page = output / "comparison.html" if output.is_dir() else output
+    # An earlier comparison of the same runs is replaced, as an earlier run is by one of the same scenario.
+    may_write(page, force=force, ours=lambda there: is_comparison(there, folders))
     summaries = [read_summary(folder) for folder in folders]
     try:
-        path = write_comparison(folders, output)
+        path = write_comparison(folders, output, force=force)
     except (ReportError, AttributeError, KeyError, TypeError) as error:
         raise FolderError(
             f"a summary.json is damaged or too many folders: {error}",
@@ -51,3 +56,12 @@ def compare(
         Console().print(comparison_table([str(folder) for folder in folders], summaries))
     stderr(f"comparison: {path}")
     return 0
+
+
+def _new() -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    page, number = Path("runs") / f"comparison-{stamp}.html", 1
+    while os.path.lexists(page):
+        number += 1
+        page = Path("runs") / f"comparison-{stamp}-{number}.html"
+    return page

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import EXIT_INPUT, AsJson, Output, Quiet, ScenarioName, Settings, stderr
+from timebound.cli.common import EXIT_INPUT, AsJson, ForceFolder, Output, Quiet, ScenarioName, Settings, stderr
 from timebound.cli.run import Rootless, TakeInterface, execute
 
 MachineName = Annotated[
@@ -30,6 +30,7 @@ def emulate(
     *,
     set: Settings = (),
     output: Output = None,
+    force: ForceFolder = False,
     rootless: Rootless = False,
     take_interface: TakeInterface = (),
     machine: MachineName = None,
@@ -63,6 +64,7 @@ def emulate(
         parts,
         json=json,
         quiet=quiet,
+        force=force,
         rootless=rootless,
         take_interfaces=take_interface,
         machine=part,

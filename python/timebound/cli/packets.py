@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Force, Quiet, print_json, refuse_to_replace, stderr
-from timebound.engine.folder import FolderError
+from timebound.cli.common import AsJson, Force, Quiet, print_json, stderr
+from timebound.files import FolderError, Place, adopt, may_write, write_with
 
 
 def register(app: App) -> None:
@@ -53,27 +53,40 @@ def packets(
     if any(path.is_dir() for path in more):
         raise FolderError("a run folder is analysed on its own", "name one run folder, or files only")
     if output is not None:
-        refuse_to_replace(output, force=force)
+        may_write(output, force=force)
     interval_ns = _nanoseconds(interval)
+    if run is not None and (run / "summary.json").is_file():
+        with Place(run) as place:
+            # An analysis of a run of an earlier version, or of its folder's copy, is brought up to date.
+            adopt(place, ["packets.parquet"], force=force, ours=_has_packets)
+            adopt(place, ["summary.json"], ours=lambda _: True)
     sources = engine.of_files(paths, mqtt_port) if run is None else engine.of_run(run, mqtt_port)
     if not sources:
         raise FolderError(f"{first} has no captures", 'ask for them in the scenario: run: {captures: ["h1->s1"]}')
     with TerminalProgress(quiet or json) as progress:
         analysis = engine.analyse(sources, interval_ns=interval_ns, partial=partial, progress=progress)
     if output is not None:
-        analysis.table.write_parquet(output)
+        write_with(output, analysis.table.write_parquet, force=force)
     if run is not None and (run / "summary.json").is_file():
         from timebound.report import ReportError, write_report
 
         summary = read_summary(run)
-        analysis.table.write_parquet(run / "packets.parquet")
+        with Place(run) as place, place.writing("packets.parquet") as file:
+            analysis.table.write_parquet(file)
         write_json(run / "summary.json", {**summary, "packets": analysis.summary})
         try:
-            write_report(run)
+            write_report(run, force=force)
         except ReportError as error:
             raise FolderError(str(error), f"the figures are in {run / 'summary.json'}") from error
     print_json(analysis.summary) if json else _print(analysis.summary)
     return 0
+
+
+def _has_packets(place: Place) -> bool:
+    """Does the summary have an analysis already, whose table it then is?"""
+    from timebound.engine.folder import read_summary
+
+    return "packets" in read_summary(place.path)
 
 
 def _nanoseconds(text: str) -> int:

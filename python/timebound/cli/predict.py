@@ -63,6 +63,13 @@ def predict(
     explain: Explain = (),
     ports: Ports = False,
     output: OutputIfNamed = None,
+    force: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="Replace the FILE.yaml of --output, or the results of another scenario or verb in its folder.",
+        ),
+    ] = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
@@ -74,6 +81,7 @@ def predict(
     assigns = assignment is not None and assignment.assign is not None
     if assignment is not None and not assigns and (stated := assignment.stated()):
         raise FolderError(f"{stated[0]} without --assign", "say what to assign: --assign priorities,routes")
+    _check_force(output, force=force)
     if explain:
         if output is not None or ports or method is not None or assigns:
             raise FolderError(
@@ -89,8 +97,8 @@ def predict(
             )
         assignment.check()
         loaded = open_scenario(scenario, set)
-        return predict_assign.run(loaded, assignment, set, output, json=json, quiet=quiet)
-    return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet, method=method, ports=ports)
+        return predict_assign.run(loaded, assignment, set, output, force=force, json=json, quiet=quiet)
+    return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet, method=method, ports=ports, force=force)
 
 
 def figures(
@@ -103,18 +111,20 @@ def figures(
     quiet: bool,
     method: Method | None = None,
     ports: bool = False,
+    force: bool = False,
 ) -> int:
     """Computes the parts without emulation; a folder is written only when asked for."""
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
 
+    _check_force(output, force=force)
     scenario = open_scenario(name, settings)
     with TerminalProgress(quiet or json) as progress:
         if output is None:
             summary = runs.figures_only(scenario, parts, progress, method=method)
             code = runs.exit_code(summary, None)
         else:
-            done = runs.run(scenario, Path(output), parts, progress, method=method)
+            done = runs.run(scenario, Path(output), parts, progress, method=method, force=force)
             summary, code = done.summary, done.exit_code
     if json:
         print_json(summary if output is None else {**summary, "folder": output})
@@ -125,3 +135,8 @@ def figures(
     if output is not None:
         stderr(f"report: {Path(output) / 'report.html'}")
     return code
+
+
+def _check_force(output: str | None, *, force: bool) -> None:
+    if force and output is None:
+        raise FolderError("--force without --output", "it says that what is under the name of --output may be replaced")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, refuse_to_replace, stderr
+from timebound.cli.common import print_json, stderr
 from timebound.cli.table import duration
-from timebound.engine.folder import FolderError
+from timebound.files import FolderError, may_write, write_file
 from timebound.scenario.units import TIME, UnitError, parse
 
 if TYPE_CHECKING:
@@ -46,11 +46,9 @@ class AssignOptions:
         str | None, Parameter(help=f"Longest time for the search, {LONGEST} by default; then the best so far counts.")
     ] = None
 
-    force: Annotated[bool, Parameter(negative=(), help="Replace the FILE.yaml of --assign if it is there.")] = False
-
     def stated(self) -> list[str]:
         """What was said of how to assign, as written on the command line."""
-        options = (("--assign-by", self.assign_by), ("--assign-for", self.assign_for), ("--force", self.force or None))
+        options = (("--assign-by", self.assign_by), ("--assign-for", self.assign_for))
         return [name for name, value in options if value is not None]
 
     def parts(self) -> set[Part]:
@@ -100,6 +98,7 @@ def run(
     settings: tuple[str, ...],
     output: str | None,
     *,
+    force: bool,
     json: bool,
     quiet: bool,
 ) -> int:
@@ -116,9 +115,7 @@ def run(
             f"{target} is the scenario itself", "name another file with --output: it will include this one"
         )
     if target is not None and is_file:
-        refuse_to_replace(target, force=options.force)
-    elif options.force:
-        raise FolderError("--force without a file", "it says that the FILE.yaml of --output may be replaced")
+        may_write(target, force=force)
     with TerminalProgress(quiet or json) as progress:
         progress.step("assign", "predicting")
         assigned = assign(
@@ -126,9 +123,9 @@ def run(
             tell=lambda phase, analyses: progress.at(0.0, f"{phase}, {analyses} analyses"),
         )  # fmt: skip
         if target is not None and not is_file:
-            runs.run(assigned.scenario, target, {"predict"}, progress)
+            runs.run(assigned.scenario, target, {"predict"}, progress, force=force)
     if target is not None and is_file:
-        _write(target, assigned, scenario, settings, options.assign or "")
+        _write(target, assigned, scenario, settings, options.assign or "", force=force)
     if json:
         print_json(assigned.document | ({} if output is None else {"output": output}))
     else:
@@ -138,20 +135,21 @@ def run(
     return runs.exit_code(assigned.after, None)
 
 
-def _write(target: Path, assigned: Assigned, scenario: Scenario, settings: tuple[str, ...], parts: str) -> None:
+def _write(
+    target: Path, assigned: Assigned, scenario: Scenario, settings: tuple[str, ...], parts: str, *, force: bool
+) -> None:
     """An overlay over the scenario's file; the whole scenario where it has none or was changed by --set."""
     from timebound.engine.assign import overlay
-    from timebound.report.write import write_text
 
     if not target.parent.is_dir():
         raise FolderError(f"{target.parent} is no folder", "make it first, or name another file")
     if scenario.file is None or settings:
-        write_text(target, assigned.scenario.to_yaml())
+        write_file(target, assigned.scenario.to_yaml(), force=force)
         return
     source = Path(scenario.file).resolve()
     near = os.path.relpath(source, target.parent.resolve())
     # Far away the relative name says less than the whole one.
-    write_text(target, overlay(assigned, str(source) if near.count("..") > 2 else near, parts))
+    write_file(target, overlay(assigned, str(source) if near.count("..") > 2 else near, parts), force=force)
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Force, Quiet, print_json, refuse_to_replace, stderr
-from timebound.engine.folder import FolderError
+from timebound.cli.common import AsJson, Force, Quiet, print_json, stderr
+from timebound.files import FolderError, may_write, write_file
 
 if TYPE_CHECKING:
     from timebound.engine.broker_profile import Request
@@ -39,19 +39,19 @@ def profile_broker(
     """
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine.broker_profile import ProfilingError, Request, profile
-    from timebound.engine.folder import write_json
+    from timebound.engine.folder import lines
 
     request = Request(program, _numbers(sizes, "--sizes"), _numbers(qos, "--qos"), _numbers(fan_out, "--fan-out"))
     file = Path(output or f"{program}.json")
     if file.is_dir() or not file.absolute().parent.is_dir():
         raise FolderError(f"{file} cannot be written", "name a file in a folder that exists with --output")
-    refuse_to_replace(file, force=force)
+    may_write(file, force=force)
     try:
         with TerminalProgress(quiet or json) as progress:
             content = profile(request, progress, rootless=rootless)
     except ProfilingError as error:
         raise FolderError(str(error), error.hint, error.code) from None
-    write_json(file, content)
+    write_file(file, lines(content) + "\n", force=force)
     if json:
         print_json({**content, "file": str(file)})
     else:

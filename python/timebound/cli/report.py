@@ -21,6 +21,9 @@ def report(
     /,
     *,
     png: Annotated[bool, Parameter(help="Write the figures as PNG too.")] = True,
+    force: Annotated[
+        bool, Parameter(negative=(), help="Replace pages and figures that no report of ours wrote.")
+    ] = False,
     json: AsJson = False,
 ) -> int:
     """Write `report.html` and the figures of an earlier run again, from its `summary.json`."""
@@ -28,7 +31,7 @@ def report(
 
     summary = read_summary(folder)
     try:
-        path = write_report(folder, png=png)
+        path = write_report(folder, png=png, force=force)
     except (KeyError, TypeError, ValueError) as error:
         raise FolderError(f"{folder / 'summary.json'} is damaged: {error!r}", "run the scenario again") from error
     if json:

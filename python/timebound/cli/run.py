@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 
 from timebound.cli.common import (
     AsJson,
+    ForceFolder,
     Output,
     Quiet,
     ScenarioName,
@@ -48,6 +49,7 @@ def run(
     *,
     set: Settings = (),
     output: Output = None,
+    force: ForceFolder = False,
     rootless: Rootless = False,
     take_interface: TakeInterface = (),
     json: AsJson = False,
@@ -59,7 +61,15 @@ def run(
     """
     parts = {"predict", "simulate", "emulate"}
     return execute(
-        scenario, set, output, parts, json=json, quiet=quiet, rootless=rootless, take_interfaces=take_interface
+        scenario,
+        set,
+        output,
+        parts,
+        json=json,
+        quiet=quiet,
+        force=force,
+        rootless=rootless,
+        take_interfaces=take_interface,
     )
 
 
@@ -72,6 +82,7 @@ def execute(
     json: bool,
     quiet: bool,
     rootless: bool,
+    force: bool = False,
     take_interfaces: tuple[str, ...] = (),
     machine: Machine | None = None,
 ) -> int:
@@ -87,7 +98,14 @@ def execute(
     with TerminalProgress(quiet or json) as progress:
         folder = None if output is None else Path(output)
         done = runs.run(
-            scenario, folder, parts, progress, rootless=rootless, take_interfaces=take_interfaces, machine=machine
+            scenario,
+            folder,
+            parts,
+            progress,
+            rootless=rootless,
+            take_interfaces=take_interfaces,
+            machine=machine,
+            force=force,
         )
     if json:
         print_json({**done.summary, "folder": str(done.folder)})

@@ -14,10 +14,9 @@ from timebound.cli.common import (
     Settings,
     open_scenario,
     print_json,
-    refuse_to_replace,
     stderr,
 )
-from timebound.engine.folder import FolderError
+from timebound.files import FolderError, may_write, write_file
 
 
 def register(app: App) -> None:
@@ -56,8 +55,8 @@ def show(
     writer = writers.get(output.suffix.lower())
     if writer is None:
         raise FolderError(f"{output}: unknown kind of file", f"end its name in one of {', '.join(writers)}")
-    refuse_to_replace(output, force=force)
-    output.write_bytes(writer())
+    may_write(output, force=force)
+    write_file(output, writer(), force=force)
     stderr(f"written: {output}")
     return 0
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, OutputIfNamed, Quiet, ScenarioName, Settings
+from timebound.cli.common import AsJson, ForceFolder, OutputIfNamed, Quiet, ScenarioName, Settings
 from timebound.cli.predict import figures
 
 
@@ -31,6 +31,7 @@ def simulate(
     search: Search = None,
     set: Settings = (),
     output: OutputIfNamed = None,
+    force: ForceFolder = False,
     json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
@@ -41,4 +42,4 @@ def simulate(
     """
     if search is not None:
         set = (*set, f"run.simulate.search={search}")
-    return figures(scenario, set, output, {"predict", "simulate"}, json=json, quiet=quiet)
+    return figures(scenario, set, output, {"predict", "simulate"}, json=json, quiet=quiet, force=force)

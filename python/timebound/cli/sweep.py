@@ -51,7 +51,10 @@ def sweep(
     resume: Annotated[
         bool, Parameter(negative=(), help="Go on with the sweep in the folder; refused where there is none.")
     ] = False,
-    force: Annotated[bool, Parameter(negative=(), help="Compute again what is there.")] = False,
+    force: Annotated[
+        bool,
+        Parameter(negative=(), help="Compute again what is there; and take the folder of another scenario's sweep."),
+    ] = False,
     shard: Annotated[
         str | None, Parameter(help="Compute only part i of n (`1/4`), for jobs with an index; --gather joins them.")
     ] = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import Output, Quiet, ScenarioName, Settings, open_scenario, stderr
+from timebound.cli.common import ForceFolder, Output, Quiet, ScenarioName, Settings, open_scenario, stderr
 from timebound.cli.run import Rootless
 from timebound.engine import folder as folders
 from timebound.engine import registry
@@ -34,6 +34,7 @@ def up(
     output: Annotated[
         str | None, Parameter(name=["--output", "-o"], help="Folder for logs and captures; a temporary one without it.")
     ] = None,
+    force: ForceFolder = False,
     rootless: Rootless = False,
     quiet: Quiet = False,
 ) -> int:
@@ -51,7 +52,7 @@ def up(
             raise ControlError("--for: too short", 'write for example --for "60 s"')
     with ExitStack() as stack:
         loaded = open_scenario(scenario, set)
-        held = bring_up(stack, loaded, output, rootless=rootless, quiet=quiet, duration_ns=duration_ns)
+        held = bring_up(stack, loaded, output, rootless=rootless, quiet=quiet, duration_ns=duration_ns, force=force)
         if not quiet:
             stderr(f"up: {len(loaded.hosts)} hosts, run {held.run_id}; Ctrl-C takes it down")
         try:
@@ -72,13 +73,15 @@ def bring_up(
     rootless: bool,
     quiet: bool,
     duration_ns: int | None = None,
+    force: bool = False,
 ) -> Held:
     """A held network that is taken down with `stack`."""
-    from timebound.engine import runs
+    from timebound.engine import runs, written
     from timebound.engine.hold import hold
 
     plan = runs.plan_of(scenario)
-    folder = folders.prepare(registry.temporary() if output is None else Path(output), scenario.name)
+    place = registry.temporary() if output is None else Path(output)
+    folder = folders.prepare(place, written.held(plan), force=force)
     if output is None:
         stack.callback(folders.discard, folder)
 

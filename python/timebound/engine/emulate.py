@@ -19,6 +19,7 @@ from timebound.engine.control import ControlError
 from timebound.engine.nodes import host_plan
 from timebound.engine.pair import Pair, PairError
 from timebound.engine.predict import Prediction
+from timebound.files import Place
 from timebound.scenario.model import Event, MqttStack, Scenario
 from timebound.stacks import hardware, switches
 
@@ -186,8 +187,9 @@ def emulate(
     pair: Pair | None = None,
 ) -> Emulation:
     """Runs the emulation in its sandbox and waits for it; see `execute`."""
-    for name, content in prediction.plan.files.items():
-        (folder / name).write_text(content, encoding="utf-8")
+    with Place(folder) as place:
+        for name, content in prediction.plan.files.items():
+            place.write(name, content)
     plan = emulation_plan(
         prediction,
         folder,
@@ -206,11 +208,11 @@ def execute(plan: dict[str, Any], folder: Path, report: Report, pair: Pair | Non
     interrupt asks it to stop and keep what was measured, a second one ends it at once.
     """
     plan_file = folder / "emulation.json"
-    plan_file.write_text(json.dumps(plan), encoding="utf-8")
+    with Place(folder) as place:
+        place.write(plan_file.name, json.dumps(plan))
+        log = place.create("logs/sandbox.log")
     result = Emulation(status=1)
-    logs = folder / "logs"
-    logs.mkdir(exist_ok=True)
-    with (logs / "sandbox.log").open("w", encoding="utf-8") as log, sandbox_process(plan_file, log.fileno()) as process:
+    with log, sandbox_process(plan_file, log.fileno()) as process:
         stopping, apart = 0, False
         lines = event_lines(process)
         while True:

@@ -11,49 +11,39 @@ import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from timebound.files import LOCK, Claim, FolderError, Kind, Place, foreign, is_empty, read_mark, take_over
+
+__all__ = ["FolderError", "discard", "lines", "manifest", "prepare", "read_summary", "release", "write_json"]
 
 
-class FolderError(Exception):
-    """A run folder that cannot be used, with a hint and an exit code: 2 for a wrong name, 3 where the host refuses."""
+def prepare(output: Path | None, claim: Claim, *, force: bool = False) -> Path:
+    """A run folder in which nothing stands in the way of a run: `output`, or a new one below `runs/`.
 
-    def __init__(self, message: str, hint: str, code: int = 2) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.code = code
-
-
-MARK = "manifest.json"
-
-
-def prepare(output: Path | None, name: str) -> Path:
-    """An empty run folder: `output`, or a new one below `runs/`.
-
-    An existing folder is emptied only when it holds an earlier run (it has a manifest), and is refused otherwise.
+    In an existing folder what an earlier run wrote is removed (`timebound.files`), by its manifest, and nothing else.
 
     Raises:
-        FolderError: the folder holds something else, or cannot be written.
+        FolderError: the folder is none of ours, or of another scenario or verb without `force`, or it cannot be written.
     """
     if output is None:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-") or "run"
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", claim.name).lstrip(".-") or "run"
         output = Path("runs") / f"{name}-{stamp}"
         number = 1
-        while output.exists():
+        while os.path.lexists(output):
             number += 1
             output = Path("runs") / f"{name}-{stamp}-{number}"
     try:
-        if output.exists():
-            if not output.is_dir():
-                raise FolderError(f"{output} is a file", "name a folder with --output")
-            if any(output.iterdir()):
-                if not (output / MARK).is_file():
-                    raise FolderError(f"{output} holds other files", "name an empty or new folder with --output")
-                _take(output)
-                _empty(output)
+        if not output.is_dir() and os.path.lexists(output):
+            what = "is a link that leads nowhere" if output.is_symlink() and not output.exists() else "is a file"
+            raise FolderError(f"{output} {what}", "name a folder with --output")
         output.mkdir(parents=True, exist_ok=True)
-        _take(output)
-        (output / MARK).write_text("{}\n", encoding="utf-8")
+        with Place(output) as place:
+            if read_mark(place) is None and not is_empty(place):
+                raise foreign(place)
+            _take(place)
+            take_over(place, claim, force=force)
     except OSError as error:
         raise FolderError(
             f"{output} cannot be written: {error.strerror}", "name another folder with --output"
@@ -61,85 +51,71 @@ def prepare(output: Path | None, name: str) -> Path:
     return output
 
 
-def _take(folder: Path) -> None:
+def _take(place: Place) -> None:
     """Holds the folder for as long as this process lives; the kernel lets go of it, however that ends."""
-    if folder.resolve() in _LOCKS:
+    kind = place.kind(LOCK)
+    if kind not in (Kind.ABSENT, Kind.FILE):
+        raise place.refused(LOCK, kind)
+    key = place.path.resolve()
+    # Whatever the file holds is left alone.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    lock = os.open(LOCK, flags, 0o666, dir_fd=place.descriptor)
+    held = _LOCKS.get(key)
+    if held is not None and os.path.sameopenfile(held, lock):
+        os.close(lock)
         return
-    lock = (folder / ".lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        lock.close()
-        raise FolderError(f"another run is writing {folder}", "name another folder with --output") from None
-    _LOCKS[folder.resolve()] = lock
+        os.close(lock)
+        raise FolderError(f"another run is writing {place.path}", "name another folder with --output") from None
+    if held is not None:
+        # The folder that this process held under the name is gone.
+        os.close(held)
+    _LOCKS[key] = lock
 
 
 def release(folder: Path) -> None:
     """Lets go of a folder that `prepare` took: for processes that make many runs."""
     lock = _LOCKS.pop(folder.resolve(), None)
     if lock is not None:
-        lock.close()
+        os.close(lock)
 
 
-_LOCKS: dict[Path, IO[str]] = {}
+_LOCKS: dict[Path, int] = {}
 """Open files hold their locks. A folder that this process uses again is held already."""
 
 
 def discard(folder: Path) -> None:
     """Removes a temporary run folder and lets go of it."""
     shutil.rmtree(folder, ignore_errors=True)
-    lock = _LOCKS.pop(folder.resolve(), None)
-    if lock is not None:
-        lock.close()
+    release(folder)
 
 
-def _empty(folder: Path) -> None:
-    """Removes what runs write, and nothing else."""
-    for pattern in (
-        "*.json",
-        "*.parquet",
-        "*.bin",
-        "*.csv",
-        "*.yaml",
-        "*.html",
-        "*.conf",
-        "*.nft",
-        "*.lease",
-        "*.leases",
-        "*.ready",
-    ):
-        for file in folder.glob(pattern):
-            file.unlink()
-    for name in ("captures", "logs", "figures"):
-        for file in (folder / name).glob("*"):
-            if file.is_file():
-                file.unlink()
-
-
-def manifest(scenario_file: str | None, seed: int, parts: list[str], started: datetime) -> dict[str, Any]:
-    """What a reader needs to repeat the run."""
+def manifest(scenario_file: str | None, seed: int, claim: Claim, started: datetime) -> dict[str, Any]:
+    """What a reader needs to repeat the run, and what marks its folder as ours."""
     from timebound import __version__
 
     system = platform.uname()
     return {
         "timebound": __version__,
+        **claim.stated(),
         "python": platform.python_version(),
         "kernel": f"{system.system} {system.release}",
         "host": {"machine": system.machine, "cores": os.cpu_count()},
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "scenario": scenario_file,
         "seed": seed,
-        "parts": parts,
         "started": started.isoformat(timespec="seconds"),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        "files": list(claim.files),
     }
 
 
 def write_json(path: Path, content: Any) -> None:
     """Writes JSON whole or not at all: a line for each entry of what is at the top, as for each flow of a summary."""
-    temporary = path.with_suffix(path.suffix + ".part")
-    temporary.write_text(lines(content) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    with Place(path.parent) as place:
+        place.write(path.name, lines(content) + "\n")
 
 
 def lines(content: Any, depth: int = 2) -> str:

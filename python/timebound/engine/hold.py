@@ -16,6 +16,7 @@ from timebound.engine.core import Network
 from timebound.engine.emulate import emulation_plan, event_lines, sandbox_process, stop_process
 from timebound.engine.predict import Prediction
 from timebound.engine.servers import Servers
+from timebound.files import Place
 from timebound.scenario.model import Scenario
 from timebound.stacks import Plan
 
@@ -96,15 +97,16 @@ def hold(
     programs.resolve(bare)
     network = Network(bare, bare.declaration())
     prediction = Prediction(bare, network, {}, {}, [], 0, network, Servers(bare))
-    for name, text in bare.files.items():
-        (folder / name).write_text(text, encoding="utf-8")
     content = emulation_plan(prediction, folder, record_ingress=False, rootless=rootless)
     content["statistics"] = {"node_interval_ns": 0, "port_interval_ns": 0}
     plan_file = folder / "emulation.json"
-    plan_file.write_text(json.dumps(content), encoding="utf-8")
-    (folder / "logs").mkdir(exist_ok=True)
+    with Place(folder) as place:
+        for name, text in bare.files.items():
+            place.write(name, text)
+        place.write(plan_file.name, json.dumps(content))
+        log = place.create("logs/sandbox.log")
     held = Held(content["run_id"], folder)
-    with (folder / "logs" / "sandbox.log").open("w") as log, sandbox_process(plan_file, log.fileno()) as process:
+    with log, sandbox_process(plan_file, log.fileno()) as process:
         listener = threading.Thread(target=held.listen, args=(event_lines(process), tell), daemon=True)
         listener.start()
         try:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from timebound.engine import calibration, nodes, packets, programs
+from timebound.engine import calibration, nodes, packets, programs, written
 from timebound.engine import folder as folders
 from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
@@ -21,6 +21,7 @@ from timebound.engine.progress import SILENT, Progress
 from timebound.engine.simulate import simulate
 from timebound.engine.summary import Results, summarise
 from timebound.engine.write import write_tables
+from timebound.files import Place, close_list
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import ScenarioError
 from timebound.stacks import Plan, PlanError, build_plan
@@ -101,8 +102,11 @@ def run(
     report: bool = True,
     machine: Machine | None = None,
     method: Method | None = None,
+    force: bool = False,
 ) -> Done:
     """Predicts, simulates and emulates as asked, and writes the run folder with its report (unless `report` is false).
+
+    `force` is about an `output` that holds the results of another scenario or other parts: they are replaced.
 
     Raises:
         ScenarioError: the scenario does not compile; nothing was started.
@@ -116,10 +120,12 @@ def run(
             raise ScenarioError([problem_at(scenario, plan.unemulated_at, plan.unemulated, advice)])
         programs.resolve(plan)
         nodes.check_nodes(scenario)
-    folder = folders.prepare(output, scenario.name)
+    claim = written.claim(plan, parts, paired=machine is not None)
+    folder = folders.prepare(output, claim, force=force)
     results = _compute(plan, parts, progress, method)
     prediction = results.prediction
-    (folder / "scenario.yaml").write_text(scenario.to_yaml(), encoding="utf-8")
+    with Place(folder) as place:
+        place.write("scenario.yaml", scenario.to_yaml())
     folders.write_json(folder / "plan.json", prediction.network.declaration)
     emulation: Emulation | None = None
     if "emulate" in parts:
@@ -127,7 +133,7 @@ def run(
         emulation = _emulate(results, folder, progress, rootless=rootless, take_interfaces=take_interfaces, pair=pair)
     progress.step("report", "writing the report")
     summary = summarise(results)
-    manifest = folders.manifest(scenario.file, scenario.run.seed, sorted(parts), started)
+    manifest = folders.manifest(scenario.file, scenario.run.seed, claim, started)
     manifest["precision"] = summary["precision"]
     if emulation is not None and emulation.failure is not None:
         manifest["failure"] = summary["failure"] = emulation.failure
@@ -143,6 +149,8 @@ def run(
     folders.write_json(folder / "summary.json", summary)
     if report:
         _report(folder)
+    with Place(folder) as place:
+        close_list(place)
     code = exit_code(summary, emulation)
     failure, hint = (None, None) if emulation is None else (emulation.failure, emulation.hint)
     return Done(folder, summary, code, failure, hint)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from timebound.files import Place
+
 if TYPE_CHECKING:
+    import polars as pl
+
     from timebound.engine.summary import Results
 
 
@@ -16,6 +20,11 @@ def write_tables(results: Results, folder: Path) -> None:
         _simulated_links(results, folder)
     if results.measured is not None:
         _measured(results, folder)
+
+
+def _keep(table: pl.DataFrame, folder: Path, name: str) -> None:
+    with Place(folder) as place, place.writing(name) as file:
+        table.write_parquet(file)
 
 
 def _simulated(results: Results, folder: Path) -> None:
@@ -42,7 +51,7 @@ def _simulated(results: Results, folder: Path) -> None:
                     "quantiles_ns": latency.get("quantiles"),
                 }
             )
-    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "simulated.parquet")
+    _keep(pl.DataFrame(rows, infer_schema_length=None), folder, "simulated.parquet")
 
 
 def _simulated_links(results: Results, folder: Path) -> None:
@@ -54,7 +63,7 @@ def _simulated_links(results: Results, folder: Path) -> None:
     for port, entry in zip(results.prediction.ports, outcome["ports"], strict=True):
         for index, interval in enumerate(entry["series"]):
             rows.append({"port": port["name"], "start_ns": index * outcome["interval"], **interval})
-    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "simulated_links.parquet")
+    _keep(pl.DataFrame(rows, infer_schema_length=None), folder, "simulated_links.parquet")
 
 
 def _measured(results: Results, folder: Path) -> None:
@@ -62,7 +71,7 @@ def _measured(results: Results, folder: Path) -> None:
 
     measured = results.measured
     assert measured is not None
-    measured.messages.drop("copies", "overtaken", "stages_ns").write_parquet(folder / "messages.parquet")
+    _keep(measured.messages.drop("copies", "overtaken", "stages_ns"), folder, "messages.parquet")
     frames = measured.frames.select(
         pl.col("name").alias("stream"),
         "receiver",
@@ -73,14 +82,15 @@ def _measured(results: Results, folder: Path) -> None:
         "delivered_ns",
         "lateness_ns",
     )
-    frames.write_parquet(folder / "frames.parquet")
+    _keep(frames, folder, "frames.parquet")
     if measured.nodes is not None:
-        measured.nodes.write_parquet(folder / "nodes.parquet")
+        _keep(measured.nodes, folder, "nodes.parquet")
     if measured.links is not None:
         names = {index: port["name"] for index, port in enumerate(results.prediction.ports)}
         port = pl.col("index").replace_strict(names, return_dtype=pl.String).alias("port")
-        measured.links.select(port, pl.exclude("index")).write_parquet(folder / "links.parquet")
+        _keep(measured.links.select(port, pl.exclude("index")), folder, "links.parquet")
     if measured.precision is not None:
-        measured.precision.write_parquet(folder / "precision.parquet")
-    for name in ("frames.bin", "endpoints.bin", "nodes.csv", "ports.csv", "lateness.csv"):
-        (folder / name).unlink(missing_ok=True)
+        _keep(measured.precision, folder, "precision.parquet")
+    with Place(folder) as place:
+        for name in ("frames.bin", "endpoints.bin", "nodes.csv", "ports.csv", "lateness.csv"):
+            place.remove(name)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+
+from timebound.files import write_file
 
 from . import tables
 from .document import document, section
@@ -17,7 +20,6 @@ from .svg import swatch
 from .tables import Cell, Row, Table, share_cell, time_cell, verdict_word
 from .units import MISSING, count_text, rate_text, share_text, time_text
 from .words import SYMBOL, headlines
-from .write import write_text
 
 MOST_RUNS = 6
 MOST_GROUPS = 24
@@ -49,11 +51,12 @@ def figure_of(flow: Flow, measure: str) -> float | None:
     return found[measure]
 
 
-def write_comparison(folders: list[Path], out: Path) -> Path:
+def write_comparison(folders: list[Path], out: Path, *, force: bool = False) -> Path:
     """Compares run folders, the first being what the others are measured against; returns the path of the page.
 
     `out` is the HTML file, or a folder, in which `comparison.html` is written. Raises `ReportError` where there are fewer than two
-    or more than six folders, or one of them cannot be read, or the page cannot be written.
+    or more than six folders, or one of them cannot be read, or the page cannot be written; `FolderError` where a
+    file is there that is no comparison of these folders (`force` replaces it), or a link.
     """
     if not 2 <= len(folders) <= MOST_RUNS:
         raise ReportError(f"a comparison takes 2 to {MOST_RUNS} run folders, not {len(folders)}")
@@ -61,21 +64,28 @@ def write_comparison(folders: list[Path], out: Path) -> Path:
     path = out / "comparison.html" if out.is_dir() else out
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, render(runs))
+        page = render(runs, digest_of(folders))
+        write_file(path, page, force=force, ours=lambda there: is_comparison(there, folders))
     except OSError as error:
         raise ReportError(f"the comparison cannot be written to {path}: {error.strerror or error}") from error
     return path
 
 
-def is_comparison(path: Path) -> bool:
-    """Is there a page that `write_comparison` wrote?"""
+def digest_of(folders: Sequence[Path]) -> str:
+    """What a page is known by: the folders that it compares, in their order."""
+    return hashlib.sha256("\0".join(str(folder.resolve()) for folder in folders).encode()).hexdigest()[:32]
+
+
+def is_comparison(path: Path, folders: Sequence[Path]) -> bool:
+    """Is there a page that `write_comparison` wrote of these folders?"""
     try:
-        return SIGNATURE in path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return False
+    return f'data-comparison="{digest_of(folders)}"' in text and SIGNATURE in text
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Run], digest: str | None = None) -> str:
     """The page as HTML text."""
     letters = [chr(ord("A") + index) for index in range(len(runs))]
     pairs = _paired(runs)
@@ -87,7 +97,11 @@ def render(runs: Sequence[Run]) -> str:
         _scenarios(letters, runs),
     ]
     header = el("header", el("h1", "Comparison of runs"), _overview(letters, runs))
-    footer = el("footer", el("p", f"{SIGNATURE} A change in per cent is against run A; under 2 % it is not coloured."))
+    footer = el(
+        "footer",
+        el("p", f"{SIGNATURE} A change in per cent is against run A; under 2 % it is not coloured."),
+        data_comparison=digest,
+    )
     return document("Comparison of runs (Timebound)", [header, el("main", join(sections, "\n")), footer])
 
 

@@ -80,19 +80,20 @@ def svg_to_png(svg: str) -> bytes:
     return _by_chromium(program, svg)
 
 
-def write_pngs(figures: Mapping[Path, str]) -> list[str]:
-    """Writes each SVG text to its path as PNG. Returns what could not be drawn and why, once for each reason.
+def draw_pngs(figures: Mapping[str, str]) -> tuple[dict[str, bytes], list[str]]:
+    """Each SVG text as PNG, by its name; and what could not be drawn and why, once for each reason.
 
-    A report is worth having without these files, so a failing renderer does not raise; a full disk does.
+    A report is worth having without these files, so a failing renderer does not raise.
     """
+    pictures: dict[str, bytes] = {}
     problems: list[str] = []
-    for path, svg in figures.items():
+    for name, svg in figures.items():
         try:
-            path.write_bytes(svg_to_png(svg))
+            pictures[name] = svg_to_png(svg)
         except ReportError as error:
             if str(error) not in problems:
                 problems.append(str(error))
-    return problems
+    return pictures, problems
 
 
 def _by_chromium(program: str, svg: str) -> bytes:

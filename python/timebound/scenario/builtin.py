@@ -39,6 +39,13 @@ def builtin_file(name: str) -> Path:
     raise KeyError(name)
 
 
+def builtin_name(file: Path) -> str | None:
+    """The name of the built-in scenario that this file is; `None` where it is none."""
+    name = file.parent.name
+    known = file.name == "scenario.yaml" and name in builtin_names() and builtin_file(name).resolve() == file.resolve()
+    return name if known else None
+
+
 def builtin() -> list[Builtin]:
     """All built-in scenarios, sorted by name."""
     return [Builtin(name, builtin_file(name), _description(builtin_file(name))) for name in builtin_names()]

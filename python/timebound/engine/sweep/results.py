@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine.folder import write_json
 from timebound.engine.sweep.store import RESULTS, Result, Store
+from timebound.files import Place
 from timebound.scenario import units
 
 if TYPE_CHECKING:
@@ -253,6 +254,5 @@ def table(content: Mapping[str, Any]) -> pl.DataFrame:
 def write(content: Mapping[str, Any], folder: Path) -> None:
     """Writes `sweep.json` and `sweep.parquet`, each whole or not at all."""
     write_json(folder / "sweep.json", content)
-    temporary = folder / "sweep.parquet.part"
-    table(content).write_parquet(temporary)
-    temporary.replace(folder / "sweep.parquet")
+    with Place(folder) as place, place.writing("sweep.parquet") as file:
+        table(content).write_parquet(file)

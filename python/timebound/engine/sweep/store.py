@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from timebound.engine.folder import FolderError, release, write_json
+from timebound.engine.folder import release, write_json
+from timebound.files import FolderError, take_marked
 
 RESULTS = "results"
 POINT = "point.json"
 PLAN = "sweep-plan.json"
+WRITTEN = ("sweep.json", "sweep.parquet", "report.html")
 WORKING = ".work-"
 STALE_S = 60.0
 
@@ -116,7 +118,7 @@ def _unheld(folder: Path) -> bool:
     lock = folder / ".lock"
     if not lock.exists():
         return True
-    with lock.open("r+") as file:
+    with os.fdopen(os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -137,22 +139,31 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def prepare(folder: Path, definition: Mapping[str, Any], *, resume: bool) -> None:
+def prepare(folder: Path, definition: Mapping[str, Any], *, resume: bool, force: bool = False) -> None:
     """Takes a folder for a sweep.
 
     Raises:
-        FolderError: it holds something else; or, with `resume`, no sweep.
+        FolderError: it holds something else; the sweep of another scenario or verb, without `force`; or, with `resume`, no sweep.
     """
     plan = folder / PLAN
     if resume and not plan.is_file():
         raise FolderError(f"{folder} holds no sweep to resume", "name the folder of a sweep, or leave --resume away")
+    known = take_marked(folder, PLAN, _is_plan, files=WRITTEN, folders=(RESULTS,))
+    if known is not None and not force and any(known[key] != definition[key] for key in ("scenario", "source", "verb")):
+        held = f"the sweep of {known['scenario']} ({known['verb']}, {known['source']})"
+        raise FolderError(
+            f"{folder} holds {held}", "say --force to replace its comparison, or name another folder with --output"
+        )
     try:
-        if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not plan.is_file())):
-            raise FolderError(f"{folder} holds other files", "name an empty or new folder with --output")
-        folder.mkdir(parents=True, exist_ok=True)
         write_json(plan, definition)
     except OSError as error:
         raise FolderError(f"{folder} cannot be written: {error.strerror}", "name another folder", 3) from error
+
+
+def _is_plan(content: Mapping[str, Any]) -> bool:
+    """Is this the definition of a sweep (`Sweep.definition`)?"""
+    texts = all(isinstance(content.get(key), str) for key in ("timebound", "scenario", "source", "verb"))
+    return texts and all(isinstance(content.get(key), list) for key in ("axes", "points"))
 
 
 def read_plan(folder: Path) -> dict[str, Any]:

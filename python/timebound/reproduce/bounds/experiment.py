@@ -8,11 +8,11 @@ from typing import Any
 
 from timebound import __version__
 from timebound.engine import folder as folders
-from timebound.engine.folder import FolderError
 from timebound.engine.progress import SILENT, Progress
 from timebound.reproduce.bounds import statements
 from timebound.reproduce.bounds.measure import measure
 from timebound.reproduce.bounds.networks import LOADS, READINGS, case
+from timebound.reproduce.place import MARK, take
 
 NAME = "mrt-mqtt-bounds"
 SCHEMA = 1
@@ -48,9 +48,8 @@ def run(
     Raises:
         FolderError: the folder holds something else.
     """
-    mark = folder / "reproduce.json"
-    if folder.exists() and any(folder.iterdir()) and not mark.is_file():
-        raise FolderError(f"{folder} holds other files", "name an empty or new folder with --output")
+    mark = folder / MARK
+    take(folder, NAME)
     cells = []
     for reading in readings:
         for load in loads:
@@ -68,7 +67,6 @@ def run(
         "cells": cells,
         "statements": statements.check_all(cells),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     folders.write_json(mark, result)
     from timebound.reproduce.bounds.page import write
 

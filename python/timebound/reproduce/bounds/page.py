@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from timebound.files import Place
 from timebound.report.document import document, facts, section
 from timebound.report.markup import Markup, el, join
 from timebound.report.palette import paint
 from timebound.report.svg import Canvas, label, legend, scale_note, swatch, tip, value_scale, x_axis
 from timebound.report.tables import Cell, Row, Table
 from timebound.report.units import time_text
-from timebound.report.write import write_text
 
 WIDTH = 960.0
 BAR, GAP = 13.0, 16.0
@@ -31,16 +31,15 @@ SAFETY = {"safe": "safe", "experimental": "experimental, not a bound", "unsafe":
 
 def write(folder: Path, result: Mapping[str, Any]) -> Path:
     """Writes `report.html` and one SVG per cell in `figures/`."""
-    place = folder / "figures"
-    place.mkdir(exist_ok=True)
     drawn = {}
     for cell in result["cells"]:
         name = f"{cell['reading']}-{cell['load']}"
         drawn[name] = figure(cell, title_of(cell, result), name)
-        (place / f"{name}.svg").write_text(f'<?xml version="1.0" encoding="UTF-8"?>\n{drawn[name]}\n', encoding="utf-8")
-    page = folder / "report.html"
-    write_text(page, render(result, drawn))
-    return page
+    with Place(folder) as place:
+        for name, svg in drawn.items():
+            place.write(f"figures/{name}.svg", f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n')
+        place.write("report.html", render(result, drawn))
+    return folder / "report.html"
 
 
 def title_of(cell: Mapping[str, Any], result: Mapping[str, Any]) -> str:

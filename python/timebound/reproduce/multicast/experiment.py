@@ -14,11 +14,11 @@ from timebound import __version__
 from timebound.engine import folder as folders
 from timebound.engine import runs
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_INTERRUPTED, EXIT_OK
-from timebound.engine.folder import FolderError
 from timebound.engine.progress import Progress
 from timebound.reproduce.multicast import measure, statements, tables
 from timebound.reproduce.multicast.cells import LOADS, NAME, PROTOCOLS, Cell, scenario_of
 from timebound.reproduce.multicast.effort import left, number_of
+from timebound.reproduce.place import MARK, take
 from timebound.scenario.problems import ScenarioError
 
 SCHEMA = 1
@@ -42,7 +42,7 @@ def run(cells: Sequence[Cell], folder: Path, progress: Progress, *, rootless: bo
         FolderError: the folder holds something else; a cell could not be run.
         KeyboardInterrupt: finished iterations are kept.
     """
-    _prepare(folder)
+    _prepare(folder, cells)
     begun = time.monotonic()
     took = {cell.name: _kept(cell, folder) for cell in cells}
     progress.step("plan", f"{number_of(len(cells), 'cell')}, {left(cells, took).words()}")
@@ -65,7 +65,7 @@ def run(cells: Sequence[Cell], folder: Path, progress: Progress, *, rootless: bo
         folders.write_json(place / "cell.json", found[-1])
         # After every cell: whoever stops the experiment has what there is so far.
         result = _result(cells, found, time.monotonic() - begun)
-        folders.write_json(folder / "reproduce.json", result)
+        folders.write_json(folder / MARK, result)
     from timebound.reproduce.multicast.page import write
 
     progress.step("report", "drawing the figures")
@@ -75,21 +75,9 @@ def run(cells: Sequence[Cell], folder: Path, progress: Progress, *, rootless: bo
     return Done(folder, result, EXIT_DISTURBED if disturbed else EXIT_OK)
 
 
-def _prepare(folder: Path) -> None:
-    mark = folder / "reproduce.json"
-    if folder.exists() and any(folder.iterdir()) and not _is_ours(mark):
-        raise FolderError(f"{folder} holds other files", "name an empty or new folder with --output")
-    folder.mkdir(parents=True, exist_ok=True)
-    if not mark.exists():
-        folders.write_json(mark, {"schema": SCHEMA, "experiment": NAME, "cells": [], "statements": []})
-
-
-def _is_ours(mark: Path) -> bool:
-    try:
-        known = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(known, dict) and known.get("experiment") == NAME
+def _prepare(folder: Path, cells: Sequence[Cell]) -> None:
+    if not take(folder, NAME, [cell.name for cell in cells]):
+        folders.write_json(folder / MARK, {"schema": SCHEMA, "experiment": NAME, "cells": [], "statements": []})
 
 
 def _kept(cell: Cell, folder: Path) -> list[float]:
@@ -138,7 +126,6 @@ def _iteration(cell: Cell, index: int, place: Path, progress: Progress, *, rootl
         entry["not_emulated"] = "not asked for"
     entry["took_s"] = round(time.monotonic() - began, 1)
     file = _file(place, index)
-    file.parent.mkdir(parents=True, exist_ok=True)
     folders.write_json(file, entry)
     return entry
 

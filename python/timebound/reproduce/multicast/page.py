@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from timebound.files import Place
 from timebound.report.document import document, facts, section
 from timebound.report.markup import Markup, el, join
 from timebound.report.palette import paint
 from timebound.report.svg import Canvas, label, legend, line, scale_note, stroke_key, swatch, tip, value_scale, x_axis
 from timebound.report.tables import Cell, Row, Table
 from timebound.report.units import time_text
-from timebound.report.write import write_text
 from timebound.reproduce.multicast.cells import LOADS, PATHS, PROTOCOLS, TOPICS
 
 WIDTH = 960.0
@@ -45,15 +45,14 @@ SHORT = {"mqtt-bridged": "MQTT", "rt-mqtt": "RT-MQTT", "dm-mqtt": "DM-MQTT", "mr
 
 def write(folder: Path, result: Mapping[str, Any]) -> Path:
     """Writes `report.html` and one SVG per load in `figures/`."""
-    place = folder / "figures"
-    place.mkdir(exist_ok=True)
     drawn = {}
     for load in _loads(result):
         drawn[load] = figure(load, result)
-        (place / f"{load}.svg").write_text(f'<?xml version="1.0" encoding="UTF-8"?>\n{drawn[load]}\n', encoding="utf-8")
-    page = folder / "report.html"
-    write_text(page, render(result, drawn))
-    return page
+    with Place(folder) as place:
+        for name, svg in drawn.items():
+            place.write(f"figures/{name}.svg", f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n')
+        place.write("report.html", render(result, drawn))
+    return folder / "report.html"
 
 
 def _loads(result: Mapping[str, Any]) -> list[str]:

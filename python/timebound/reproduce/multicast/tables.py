@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from timebound.files import Place
+
 
 def rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per cell, path, topic and kind (`simulated`, `emulated`, `emulated-with-brokers`); times in microseconds."""
@@ -41,6 +43,6 @@ def write(folder: Path, result: Mapping[str, Any]) -> Path:
     schema: dict[str, Any] = dict.fromkeys(["protocol", "load", "verdict", "path", "topic", "kind"], pl.String)
     schema |= {"publishers": pl.Int64} | dict.fromkeys(numbers, pl.Float64)
     schema |= {"quantiles_us": pl.List(pl.Float64), "worst_of_iterations_us": pl.List(pl.Float64)}
-    file = folder / "paths.parquet"
-    pl.DataFrame(rows(result), schema=schema).write_parquet(file)
-    return file
+    with Place(folder) as place, place.writing("paths.parquet") as file:
+        pl.DataFrame(rows(result), schema=schema).write_parquet(file)
+    return folder / "paths.parquet"

@@ -15,6 +15,7 @@ from timebound.engine import runs
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_INTERRUPTED, EXIT_OK
 from timebound.engine.folder import FolderError
 from timebound.engine.progress import Progress
+from timebound.reproduce.place import MARK, take
 from timebound.reproduce.scalability import measure, statements
 from timebound.reproduce.scalability.cells import NAME, SEED, Cell, scenario_of
 
@@ -53,7 +54,7 @@ def run(cells: Sequence[Cell], folder: Path, progress: Progress, *, rootless: bo
         FolderError: the folder holds something else; a cell could not be run.
         KeyboardInterrupt: finished cells are kept.
     """
-    _prepare(folder)
+    _prepare(folder, cells)
     begun = time.monotonic()
     found: dict[tuple[int, int], dict[str, Any]] = {}
     for number, cell in enumerate(cells, 1):
@@ -66,7 +67,7 @@ def run(cells: Sequence[Cell], folder: Path, progress: Progress, *, rootless: bo
         found[cell.scenario, cell.qos] = known
         # After every cell: whoever stops the experiment has what there is so far.
         result = _result(cells, found, time.monotonic() - begun)
-        folders.write_json(folder / "reproduce.json", result)
+        folders.write_json(folder / MARK, result)
     from timebound.reproduce.scalability.page import write
 
     progress.step("report", "drawing the figures")
@@ -75,13 +76,9 @@ def run(cells: Sequence[Cell], folder: Path, progress: Progress, *, rootless: bo
     return Done(folder, result, EXIT_DISTURBED if disturbed else EXIT_OK)
 
 
-def _prepare(folder: Path) -> None:
-    mark = folder / "reproduce.json"
-    if folder.exists() and any(folder.iterdir()) and not mark.is_file():
-        raise FolderError(f"{folder} holds other files", "name an empty or new folder with --output")
-    folder.mkdir(parents=True, exist_ok=True)
-    if not mark.exists():
-        folders.write_json(mark, {"schema": SCHEMA, "experiment": NAME, "cells": [], "statements": []})
+def _prepare(folder: Path, cells: Sequence[Cell]) -> None:
+    if not take(folder, NAME, [cell.name for cell in cells]):
+        folders.write_json(folder / MARK, {"schema": SCHEMA, "experiment": NAME, "cells": [], "statements": []})
 
 
 def _fingerprint(cell: Cell) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from timebound.files import Place
 from timebound.report.document import document, facts, section
 from timebound.report.markup import Markup, el, join
 from timebound.report.palette import paint
 from timebound.report.svg import Canvas, Scale, label, legend, polyline, stroke_key, swatch, tip, x_axis, y_axis
 from timebound.report.tables import Cell as TableCell
 from timebound.report.tables import Row, Table
-from timebound.report.write import write_text
 from timebound.reproduce.scalability.cells import NAME
 from timebound.scenario.builtin import builtin_file
 
@@ -42,13 +42,11 @@ def write(folder: Path, result: dict[str, Any]) -> Path:
     """Writes `report.html` and `figures/*.svg` into the experiment's folder."""
     cells = {(cell["scenario"], cell["qos"]): cell for cell in result["cells"]}
     drawn = figures(cells)
-    place = folder / "figures"
-    place.mkdir(exist_ok=True)
-    for name, svg in drawn.items():
-        (place / f"{name}.svg").write_text(f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n', encoding="utf-8")
-    page = folder / "report.html"
-    write_text(page, render(result, drawn))
-    return page
+    with Place(folder) as place:
+        for name, svg in drawn.items():
+            place.write(f"figures/{name}.svg", f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n')
+        place.write("report.html", render(result, drawn))
+    return folder / "report.html"
 
 
 def figures(cells: dict[tuple[int, int], dict[str, Any]]) -> dict[str, Markup]:

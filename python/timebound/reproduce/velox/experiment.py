@@ -10,6 +10,7 @@ from typing import Any
 from timebound import __version__
 from timebound.engine import folder as folders
 from timebound.engine.folder import FolderError
+from timebound.reproduce.place import MARK, take
 from timebound.reproduce.velox import bound, model
 from timebound.reproduce.velox.model import Parameters, Printed
 
@@ -102,10 +103,8 @@ def run(parameters: Parameters, folder: Path) -> Done:
         result = result_of(parameters)
     except ValueError as error:
         raise FolderError(f"the network is not possible: {error}", "--packet-size of at most 9000 B") from error
-    mark = folder / "reproduce.json"
-    if folder.exists() and any(folder.iterdir()) and not mark.is_file():
-        raise FolderError(f"{folder} holds other files", "name an empty or new folder with --output")
-    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / MARK
+    take(folder, NAME)
     folders.write_json(mark, result)
     from timebound.reproduce.velox.page import write
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from timebound.files import Place
 from timebound.report.document import document, facts, section
 from timebound.report.markup import Markup, el, join
 from timebound.report.palette import paint
 from timebound.report.svg import Canvas, Scale, label, legend, line, swatch, tip, x_axis
 from timebound.report.tables import Cell, Row, Table
 from timebound.report.units import time_text
-from timebound.report.write import write_text
 
 WIDTH = 960.0
 BAR, PITCH = 30.0, 64.0
@@ -35,12 +35,10 @@ KEY = (
 def write(folder: Path, result: dict[str, Any]) -> Path:
     """Writes `report.html` and `figures/parts.svg`."""
     drawn = figure(result)
-    place = folder / "figures"
-    place.mkdir(exist_ok=True)
-    (place / "parts.svg").write_text(f'<?xml version="1.0" encoding="UTF-8"?>\n{drawn}\n', encoding="utf-8")
-    page = folder / "report.html"
-    write_text(page, render(result, drawn))
-    return page
+    with Place(folder) as place:
+        place.write("figures/parts.svg", f'<?xml version="1.0" encoding="UTF-8"?>\n{drawn}\n')
+        place.write("report.html", render(result, drawn))
+    return folder / "report.html"
 
 
 def figure(result: dict[str, Any]) -> Markup:
