@@ -290,7 +290,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (FLOWS + "x: y: z\n" * 10_000, "no valid YAML"),
         (b"\x7fELF" + bytes(range(256)) * 1000, "binary file"),
         ("name: café\n".encode("latin-1"), "not UTF-8"),
-        (b"x" * 2_000_001, "2000001 bytes"),
+        (b"x" * 2_000_001, "more than 2000000 bytes"),
         (BOMB, "more than 150000 values"),
         ("\n" + "[" * 100_000, "nested deeper"),
         ("&a [*a]\n", "unknown alias"),

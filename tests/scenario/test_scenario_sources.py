@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scenario_helpers import NETWORK, flow, problems
 
-from timebound.scenario import ScenarioError, load
+from timebound.scenario import ScenarioError, load, tree
 
 BASE = f"{NETWORK}stack: {{udp: {{}}}}\n{flow('period: 10 ms')}"
 
@@ -157,3 +157,27 @@ def test_nothing_is_said_about_what_stands_in_for_an_unknown_value() -> None:
     wrong = flow('period: 10 ms, count: "${m} times"')
     (problem,) = problems(f"name: x\n{NETWORK}stack: {{udp: {{}}}}\n{wrong}")
     assert problem.message == "unknown parameter 'm'"
+
+
+def test_what_does_not_fit_into_one_file_fits_into_several_and_the_hint_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "MOST_NODES", 1000)
+    head = 'name: many\nnetwork: {nodes: {"h[1-2]": host}, links: [[h1, h2]]}\nstack: udp\n'
+    flows = [f"- {{name: f{n}, from: h1, to: h2, size: {n} B, period: 1 s}}\n" for n in range(150)]
+    (tmp_path / "whole.yaml").write_text(f"{head}flows:\n{''.join(flows)}", encoding="utf-8")
+    with pytest.raises(ScenarioError) as error:
+        load(tmp_path / "whole.yaml")
+    assert "include" in error.value.problems[0].hint
+    for name, part in (("a", flows[:75]), ("b", flows[75:])):
+        (tmp_path / f"{name}.yaml").write_text(f"flows:\n{''.join(part)}", encoding="utf-8")
+    (tmp_path / "parts.yaml").write_text(f"include: [a.yaml, b.yaml]\n{head}", encoding="utf-8")
+    assert len(load(tmp_path / "parts.yaml").flows) == 150
+
+
+def test_a_file_that_is_too_large_is_told_so_before_it_is_read_further(tmp_path: Path) -> None:
+    (tmp_path / "large.yaml").write_text("{" * 2_300_000, encoding="utf-8")
+    with pytest.raises(ScenarioError) as error:
+        load(tmp_path / "large.yaml")
+    (problem,) = error.value.problems
+    assert problem.message == "the file has more than 2000000 bytes" and "include" in problem.hint

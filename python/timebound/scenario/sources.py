@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 from timebound.scenario.builtin import suggest
 from timebound.scenario.files import instead_of_file
 from timebound.scenario.problems import OPTION, Place
-from timebound.scenario.tree import Mapping, Scalar, Sequence, Sources, Tree, compose, decode, resolve_plain
+from timebound.scenario.tree import MOST_BYTES, Mapping, Scalar, Sequence, Sources, Tree, compose, decode, resolve_plain
 
 _APPENDED = frozenset({("network", "links"), ("flows",), ("background",)})
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
@@ -62,7 +62,7 @@ def read_file(file: FilePath, label: str, place: Place, sources: Sources) -> str
             sources.problem(place, "", f"{label!r} {reason}", hint)
             return None
         with file.open("rb") as stream:
-            data = stream.read(2_000_001)
+            data = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         sources.problem(place, "", f"{label!r} cannot be read: {reason}", "name a readable file")

@@ -20,6 +20,10 @@ from timebound.scenario.written import Written
 MOST_BYTES = 2_000_000
 MOST_NODES = 150_000
 DEEPEST = 40
+_SMALLER = (
+    "write many alike nodes and flows as ranges (h[1-60], count: 20), or what is different in several files: include: [flows-1.yaml, flows-2.yaml] "
+    "(each may be as large)"
+)
 
 _PARSER: Any = yaml.cyaml.__dict__["CParser"] if yaml.__with_libyaml__ else yaml.Loader
 """libyaml's parser; where PyYAML was built without it the slower one of the same events."""
@@ -127,8 +131,8 @@ def decode(data: bytes, file: str, sources: Sources) -> str | None:
         sources.problem(
             place,
             "",
-            f"the file has {len(data)} bytes, more than {MOST_BYTES}",
-            "write many alike nodes and flows as ranges: h[1-60], count: 20",
+            f"the file has more than {MOST_BYTES} bytes",
+            _SMALLER,
         )
         return None
     if b"\0" in data[:65536] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -238,7 +242,7 @@ class _Builder:
             self.stop(
                 event,
                 f"the scenario has more than {MOST_NODES} values (aliases count each time)",
-                "write many alike nodes and flows as ranges: h[1-60], count: 20",
+                _SMALLER,
             )
 
     def deeper(self, event: Any, height: int) -> None:
