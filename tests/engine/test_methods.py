@@ -64,3 +64,23 @@ def test_the_label_is_in_table_json_and_report(tmp_path: Path, capsys: pytest.Ca
     assert "By another method: trajectory-as-published (UNSAFE, not a bound)" in page
     capsys.readouterr()
     assert execute(["predict", "hello", "--method", "guess", "-q"]) == 2
+
+
+def test_too_little_effort_is_told_and_the_bounds_of_the_others_stay_port_by_port(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = plan_of(load(find("hello")))
+    full, none = predict(plan), predict(plan, effort=0)
+    assert full.looked_at is None and none.looked_at is not None
+    assert none.looked_at["streams"] == 0 < none.looked_at["of"]
+    compared = [(full.outcomes[key].actual_ns, outcome.actual_ns) for key, outcome in none.outcomes.items()]
+    assert all((least is None) == (other is None) for least, other in compared)
+    assert all(least <= other for least, other in compared if least is not None and other is not None)
+    assert any(least != other for least, other in compared)
+    assert execute(["predict", "hello", "--effort", "0", "-q", "--json"]) in (0, 1)
+    shown = capsys.readouterr()
+    summary = json.loads(shown.out)
+    assert summary["looked_at"] == none.looked_at
+    said = f"for 0 of {none.looked_at['of']:,} streams"
+    assert said in shown.err and any(said in note for note in summary["scenario"]["notes"])
+    assert execute(["predict", "hello", "--effort", "-1", "-q"]) == 2

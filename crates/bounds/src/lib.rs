@@ -38,7 +38,7 @@ pub use explain::{
 };
 pub use options::{Method, Options};
 pub use result::{
-    Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
+    Analysis, ClassResult, HopResult, LeafResult, LookedAt, Outcome, PortResult, StreamResult, Utilisation,
 };
 pub use safety::{Labelled, Safety};
 pub use server::{Job, Service, server};
@@ -69,7 +69,7 @@ fn settle<'a>(network: &'a Network, options: &Options) -> Propagation<'a> {
     let mut pass = Propagation::run(network, layout, options.threads.max(1));
     if options.method == Method::Bound {
         pass.travel();
-        once::tighten(&mut pass);
+        pass.looked_at = once::tighten(&mut pass, options.effort);
     }
     pass
 }

@@ -28,7 +28,7 @@ use crate::demand::{Effort, HORIZON, surely_fits};
 use crate::layout::{Layout, NONE};
 use crate::level::{Level, Scratch, Worst};
 use crate::order::{self, Lists};
-use crate::result::Utilisation;
+use crate::result::{LookedAt, Utilisation};
 use crate::settled::{NEVER, Outcome, PortWork, Seen, Settled};
 use crate::special::{Special, Unbounded, is_special, passes, sorts};
 use timebound_model::{Discipline, Network, PortId};
@@ -43,6 +43,7 @@ pub(crate) struct Propagation<'a> {
     order: Lists,
     /// What slow links further back are known to hold back; nothing before [`Propagation::travel`].
     pub(crate) curves: Vec<Curves>,
+    pub(crate) looked_at: Option<LookedAt>,
 }
 
 /// What one thread needs of its own.
@@ -77,6 +78,7 @@ impl<'a> Propagation<'a> {
             settled,
             order: Lists::with_capacity(0, 0),
             curves: Vec::new(),
+            looked_at: None,
         };
         for index in 0..pass.layout.levels.len() {
             if let Some(cause) = pass.fixed_cause(index) {

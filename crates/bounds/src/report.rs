@@ -52,7 +52,11 @@ pub(crate) fn assemble(pass: &Propagation<'_>, threads: usize) -> Analysis {
     let ports = (0..network.ports.len())
         .map(|port| port_result(pass, &ports[port], PortId::new(port), &names[port]))
         .collect();
-    Analysis { streams, ports }
+    Analysis {
+        streams,
+        ports,
+        looked_at: pass.looked_at,
+    }
 }
 
 struct Report<'a, P> {

@@ -11,6 +11,18 @@ pub struct Analysis {
     pub streams: Vec<StreamResult>,
     /// Indexed by [`PortId`].
     pub ports: Vec<PortResult>,
+    /// For how many streams the effort was enough to look at several ports at once, where it was not enough for all. The bounds of the others are safe,
+    /// and those port by port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looked_at: Option<LookedAt>,
+}
+
+/// See [`Analysis::looked_at`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LookedAt {
+    pub streams: usize,
+    /// Streams over several ports with a bound.
+    pub of: usize,
 }
 
 /// One stream: a result for each leaf of its tree, in the order of the declared destinations.

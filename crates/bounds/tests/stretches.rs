@@ -3,7 +3,7 @@
 mod support;
 
 use support::{BYTE_PER_NANO, Builder, alone, from_actual, leaf};
-use timebound_bounds::{Method, Options, Outcome, analyse};
+use timebound_bounds::{LookedAt, Method, Options, Outcome, analyse};
 use timebound_model::Span;
 
 /// `a` and `b` behind `s1`, then `s2`, `s3`, `z`; a host at `s2`, too. One byte takes one nanosecond everywhere.
@@ -124,4 +124,32 @@ fn hops_say_what_is_counted_again() {
         (again, ports),
         (vec![0, 0, 400, 400], [100, 500, 500, 500].map(Span).to_vec())
     );
+}
+
+/// `chain` with two streams that a burst goes along with, and that burst: what is due first has the least slack.
+fn hurried() -> Builder {
+    let mut builder = chain()
+        .stream("idle", 1, ("a", &["z"]), (RARE, 0, &[100]))
+        .stream("hurried", 1, ("a", &["z"]), (RARE, 0, &[100]))
+        .stream("burst", 5, ("b", &["z"]), (RARE, 0, &[100, 100, 100, 100]));
+    builder.declaration.streams[0].deadline_ns = Some(9_000);
+    builder.declaration.streams[1].deadline_ns = Some(3_000);
+    builder
+}
+
+/// Too little effort for all is not none for anybody: the least slack comes first, and the analysis says how far it came.
+#[test]
+fn effort_goes_to_the_least_slack_first_and_is_told() {
+    let network = hurried().network();
+    let by = |effort| analyse(&network, &Options { effort, ..alone() });
+    let (all, none) = (by(Options::EFFORT), by(0));
+    assert_eq!(all.looked_at, None);
+    assert_eq!(none.looked_at, Some(LookedAt { streams: 0, of: 3 }));
+    assert_eq!(from_actual(&none, "hurried"), port_by_port(&hurried(), "hurried"));
+    // Four ports, at three of which six frames of three streams are, and three on the first link: 3 + 3 * 3 slots on a way of four ports.
+    let some = by(48);
+    assert_eq!(some.looked_at, Some(LookedAt { streams: 1, of: 3 }));
+    assert!(from_actual(&some, "hurried") < from_actual(&none, "hurried"));
+    assert_eq!(from_actual(&some, "idle"), from_actual(&none, "idle"));
+    assert_eq!(by(1 << 12), all);
 }

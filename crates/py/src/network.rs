@@ -67,7 +67,7 @@ impl Network {
         json(&paths)
     }
 
-    /// Safe bounds; options `{"method": "holistic" | "calculus" | "port-by-port" | "bound", "jitter_override": {stream: ns}, "assume_best_effort": bool}`,
+    /// Safe bounds; options `{"method": "holistic" | "calculus" | "port-by-port" | "bound", "jitter_override": {stream: ns}, "assume_best_effort": bool, "effort": int}`,
     /// none of which is required.
     fn bounds(&self, py: Python<'_>, options: &str) -> PyResult<String> {
         let options: BoundsOptions = serde_json::from_str(options).map_err(invalid)?;
@@ -203,6 +203,8 @@ impl Network {
 struct Brief<'a> {
     streams: Vec<Vec<BriefLeaf<'a>>>,
     ports: Vec<BriefPort<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looked_at: Option<timebound_bounds::LookedAt>,
 }
 
 #[derive(Serialize)]
@@ -263,6 +265,7 @@ impl<'a> Brief<'a> {
                     exceeds_buffer: port.exceeds_buffer,
                 })
                 .collect(),
+            looked_at: analysis.looked_at,
         }
     }
 }

@@ -18,6 +18,9 @@ pub(crate) struct BoundsOptions {
     jitter_override: BTreeMap<String, u64>,
     #[serde(default = "yes")]
     assume_best_effort: bool,
+    /// Work for several ports at once; that of [`timebound_bounds::Options::EFFORT`] where none is stated.
+    #[serde(default)]
+    effort: Option<u64>,
 }
 
 #[derive(Deserialize, Clone, Copy, Default)]
@@ -51,6 +54,7 @@ impl Default for BoundsOptions {
             method: MethodName::default(),
             jitter_override: BTreeMap::new(),
             assume_best_effort: true,
+            effort: None,
         }
     }
 }
@@ -72,6 +76,7 @@ impl BoundsOptions {
             jitter_override: jitters.collect(),
             assume_best_effort: self.assume_best_effort,
             threads: threads(network),
+            effort: self.effort.unwrap_or(timebound_bounds::Options::EFFORT),
         }
     }
 }

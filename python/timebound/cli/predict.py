@@ -37,6 +37,15 @@ Ports = Annotated[
     Parameter(name="--ports", negative=(), help="Also show every port's utilisation, and the backlog of each queue."),
 ]
 
+Effort = Annotated[
+    int | None,
+    Parameter(
+        name="--effort",
+        help="Work that may be spent on bounds over several ports at once, in rivals that are looked at (4194304 where it is not stated). Flows with the least "
+        "slack come first; where it is not enough for all, the output says for how many it was.",
+    ),
+]
+
 Method = Literal[
     "bound", "port-by-port", "holistic", "calculus", "trajectory", "holistic-as-published", "trajectory-as-published"
 ]
@@ -62,6 +71,7 @@ def predict(
     ] = None,
     explain: Explain = (),
     ports: Ports = False,
+    effort: Effort = None,
     output: OutputIfNamed = None,
     force: Annotated[
         bool,
@@ -82,23 +92,36 @@ def predict(
     if assignment is not None and not assigns and (stated := assignment.stated()):
         raise FolderError(f"{stated[0]} without --assign", "say what to assign: --assign priorities,routes")
     _check_force(output, force=force)
+    if effort is not None and not 0 <= effort < 1 << 63:
+        raise FolderError(f"--effort {effort}", "a number from 0 on; 4194304 is what is taken without it")
     if explain:
         if output is not None or ports or method is not None or assigns:
             raise FolderError(
                 "--explain answers by itself",
                 "leave out --output, --ports, --method and --assign: a report shows the flows with the least slack anyway",
             )
-        return predict_explain.run(open_scenario(scenario, set), explain, json=json, quiet=quiet)
+        return predict_explain.run(open_scenario(scenario, set), explain, json=json, quiet=quiet, effort=effort)
     if assignment is not None and assigns:
-        if ports or method is not None:
+        if ports or method is not None or effort is not None:
             raise FolderError(
-                f"--assign beside {'--ports' if ports else '--method'}",
+                f"--assign beside {'--ports' if ports else '--effort' if method is None else '--method'}",
                 "--assign shows bounds before and after: keep what it found with -o FILE.yaml, and predict that",
             )
         assignment.check()
         loaded = open_scenario(scenario, set)
         return predict_assign.run(loaded, assignment, set, output, force=force, json=json, quiet=quiet)
-    return figures(scenario, set, output, {"predict"}, json=json, quiet=quiet, method=method, ports=ports, force=force)
+    return figures(
+        scenario,
+        set,
+        output,
+        {"predict"},
+        json=json,
+        quiet=quiet,
+        method=method,
+        ports=ports,
+        force=force,
+        effort=effort,
+    )
 
 
 def figures(
@@ -112,19 +135,21 @@ def figures(
     method: Method | None = None,
     ports: bool = False,
     force: bool = False,
+    effort: int | None = None,
 ) -> int:
     """Computes the parts without emulation; a folder is written only when asked for."""
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
+    from timebound.engine.summary import effort_notes
 
     _check_force(output, force=force)
     scenario = open_scenario(name, settings)
     with TerminalProgress(quiet or json) as progress:
         if output is None:
-            summary = runs.figures_only(scenario, parts, progress, method=method)
+            summary = runs.figures_only(scenario, parts, progress, method=method, effort=effort)
             code = runs.exit_code(summary, None)
         else:
-            done = runs.run(scenario, Path(output), parts, progress, method=method, force=force)
+            done = runs.run(scenario, Path(output), parts, progress, method=method, force=force, effort=effort)
             summary, code = done.summary, done.exit_code
     if json:
         print_json(summary if output is None else {**summary, "folder": output})
@@ -132,6 +157,8 @@ def figures(
         print_flows(summary, written=output is not None)
         if ports:
             predict_explain.print_ports(summary, everything(written=output is not None))
+    for note in effort_notes(summary.get("looked_at")):
+        stderr(note)
     if output is not None:
         stderr(f"report: {Path(output) / 'report.html'}")
     return code

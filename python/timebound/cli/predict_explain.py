@@ -18,7 +18,7 @@ MOST_WAYS = 3
 NAME_WIDTH = 46
 
 
-def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool) -> int:
+def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool, effort: int | None = None) -> int:
     """Explains all receivers of the flows; 0 if all have a bound and keep their deadlines, else 1."""
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import explain, runs
@@ -26,7 +26,7 @@ def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool) 
 
     with TerminalProgress(quiet or json) as progress:
         progress.step("predict", "working out the bounds")
-        prediction = predict(runs.plan_of(scenario))
+        prediction = predict(runs.plan_of(scenario), effort=effort)
         pairs = explain.pairs_of(prediction, flows)
         instances = len({flow for flow, _ in pairs}) > len(set(flows))
         left_out = len(pairs) - MOST_WAYS if instances and not json else 0

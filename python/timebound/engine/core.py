@@ -19,8 +19,8 @@ Progress = Callable[[float], None]
 class Network:
     """A compiled network with its streams: what bounds, simulator and emulator read."""
 
-    def __init__(self, plan: Plan, declaration: dict[str, Any]) -> None:
-        """Compiles `declaration`.
+    def __init__(self, plan: Plan, declaration: dict[str, Any], effort: int | None = None) -> None:
+        """Compiles `declaration`. `effort` limits the work of the method "bound" over several ports at once; None is the core's own limit.
 
         Raises:
             ScenarioError: the core refuses it; each problem carries the place in the scenario that it comes from.
@@ -30,6 +30,7 @@ class Network:
         except ValueError as error:
             raise ScenarioError(_problems(plan, declaration, str(error))) from None
         self.declaration = declaration
+        self.effort = effort
 
     def paths(self) -> dict[str, dict[str, list[str]]]:
         """Stream name -> receiver -> names of the ports on the way (`a->b`)."""
@@ -47,6 +48,7 @@ class Network:
             "method": method,
             "jitter_override": jitter_ns or {},
             "assume_best_effort": assume_best_effort,
+            "effort": self.effort,
         }
         answer: dict[str, Any] = json.loads(self._network.bounds(json.dumps(options)))
         return answer
@@ -55,7 +57,7 @@ class Network:
         """The bounds alone, as `bounds`, without what they are made of: `streams` and `ports` in the order of the declaration
         (crates/py/src/network.rs, `brief`). Several times faster to read."""
         answer: dict[str, Any] = json.loads(
-            self._network.brief(json.dumps({"jitter_override": jitter_ns, "method": method}))
+            self._network.brief(json.dumps({"jitter_override": jitter_ns, "method": method, "effort": self.effort}))
         )
         return answer
 
@@ -78,7 +80,8 @@ class Network:
 
         `jitter_ns` and `method` as of `bounds`.
         """
-        options = {"bounds": {"method": method, "jitter_override": jitter_ns or {}}, "leaves": leaves}
+        bounds = {"method": method, "jitter_override": jitter_ns or {}, "effort": self.effort}
+        options = {"bounds": bounds, "leaves": leaves}
         answer: list[dict[str, Any]] = json.loads(self._network.explain(json.dumps(options)))
         return answer
 

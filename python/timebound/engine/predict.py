@@ -57,6 +57,10 @@ class Prediction:
     """The brokers whose service times are known, with their response times."""
     orders: Orders = field(default_factory=Orders)
     """Hosts that are stopped or paused by schedule."""
+    effort: int | None = None
+    """See `predict`."""
+    looked_at: dict[str, int] | None = None
+    """Where the effort was not enough for all streams: for how many (`streams`) of those over several ports (`of`) it was."""
 
     def observed(
         self, jitter_ns: Mapping[str, int], largest_bytes: Mapping[str, int] | None = None
@@ -82,7 +86,7 @@ class Prediction:
             return self.outcomes
         steady = self.steady
         if larger:
-            steady = Network(self.plan, _steady(self.plan, streams, self.orders))
+            steady = Network(self.plan, _steady(self.plan, streams, self.orders), self.effort)
         found = outcomes_of(steady.bounds(later), streams)
         return {
             # What has no bound as declared has none for later or larger frames.
@@ -105,7 +109,12 @@ def network_of(plan: Plan) -> Network:
 
 
 def predict(
-    plan: Plan, below: Mapping[str, int] | None = None, *, paths: bool = True, method: str = "bound"
+    plan: Plan,
+    below: Mapping[str, int] | None = None,
+    *,
+    paths: bool = True,
+    method: str = "bound",
+    effort: int | None = None,
 ) -> Prediction:
     """Bounds for every stream of the plan.
 
@@ -114,6 +123,7 @@ def predict(
     by what is added (a property test of `timebound.engine.judged` found 80 ns in 10 ms).
     Without `paths` outcomes have none, and of ports there is no more than name, utilisation and whether their buffers suffice. `method`, then: "bound", or
     "port-by-port", whose bounds are safe and larger (two and a half times where 40 flows share a way), and which takes a small part of the time there.
+    `effort` is the work that "bound" may spend on several ports at once, streams with the least slack first; None is the core's own limit.
 
     Raises:
         ScenarioError: the network does not compile.
@@ -128,7 +138,7 @@ def predict(
     declared = dict(streams)
     rounds = 0
     while True:
-        network = Network(plan, _steady(plan, streams, orders))
+        network = Network(plan, _steady(plan, streams, orders), effort)
         jitters = {
             name: max(stream.jitter_ns, known.get(name, 0))
             for name, stream in streams.items()
@@ -179,15 +189,21 @@ def predict(
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     if not paths and not plan.scenario.events and not orders:
         found = {key: causes.of(key, outcome) for key, outcome in outcomes.items()}
-        return Prediction(plan, network, streams, found, analysis["ports"], rounds, network, servers, orders)
+        looked_at = analysis.get("looked_at")
+        return Prediction(
+            plan, network, streams, found, analysis["ports"], rounds, network, servers, orders, effort, looked_at
+        )
     changes = bool(plan.scenario.events or orders)
-    steady = Network(plan, _steady(plan, streams, orders)) if changes else None
-    network = Network(plan, _declaration(plan, streams))
+    steady = Network(plan, _steady(plan, streams, orders), effort) if changes else None
+    network = Network(plan, _declaration(plan, streams), effort)
     analysis = (steady or network).bounds({})
     outcomes = causes.cut(outcomes_of(analysis, streams))
     found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()}
     ports = loaded(plan, declared, orders, streams, analysis["ports"])
-    return Prediction(plan, network, streams, found, ports, rounds, steady or network, servers, orders)
+    looked_at = analysis.get("looked_at")
+    return Prediction(
+        plan, network, streams, found, ports, rounds, steady or network, servers, orders, effort, looked_at
+    )
 
 
 def loaded(

@@ -84,10 +84,15 @@ def check(scenario: Scenario, *, rootless: bool = False) -> list[str]:
 
 
 def figures_only(
-    scenario: Scenario, parts: set[str], progress: Progress = SILENT, *, method: Method | None = None
+    scenario: Scenario,
+    parts: set[str],
+    progress: Progress = SILENT,
+    *,
+    method: Method | None = None,
+    effort: int | None = None,
 ) -> dict[str, Any]:
-    """The summary of a prediction (and simulation) without a run folder; with `method`, its figures beside the bounds."""
-    results = _compute(plan_of(scenario), parts, progress, method)
+    """The summary of a prediction (and simulation) without a run folder; with `method`, its figures beside the bounds. `effort` as of `predict`."""
+    results = _compute(plan_of(scenario), parts, progress, method, effort)
     return summarise(results)
 
 
@@ -103,6 +108,7 @@ def run(
     machine: Machine | None = None,
     method: Method | None = None,
     force: bool = False,
+    effort: int | None = None,
 ) -> Done:
     """Predicts, simulates and emulates as asked, and writes the run folder with its report (unless `report` is false).
 
@@ -122,7 +128,7 @@ def run(
         nodes.check_nodes(scenario)
     claim = written.claim(plan, parts, paired=machine is not None)
     folder = folders.prepare(output, claim, force=force)
-    results = _compute(plan, parts, progress, method)
+    results = _compute(plan, parts, progress, method, effort)
     prediction = results.prediction
     with Place(folder) as place:
         place.write("scenario.yaml", scenario.to_yaml())
@@ -182,9 +188,9 @@ def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:
     return EXIT_OK if summary["verdict"] == "met" else EXIT_NOT_MET
 
 
-def _compute(plan: Plan, parts: set[str], progress: Progress, method: Method | None) -> Results:
+def _compute(plan: Plan, parts: set[str], progress: Progress, method: Method | None, effort: int | None) -> Results:
     progress.step("predict", "working out the bounds")
-    results = Results(predict(plan))
+    results = Results(predict(plan, effort=effort))
     if method is not None:
         results.figures = work_out(results.prediction, method)
     if "simulate" in parts:

@@ -110,7 +110,11 @@ def summarise(results: Results) -> dict[str, Any]:
             "duration_s": scenario.run.duration_ns / 1e9,
             "warmup_s": scenario.run.warm_up_ns / 1e9,
             "stack": scenario.stack.kind,
-            "notes": [*plan.notes, *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None)],
+            "notes": [
+                *plan.notes,
+                *effort_notes(prediction.looked_at),
+                *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None),
+            ],
         },
         "topology": {
             "nodes": [
@@ -144,8 +148,19 @@ def summarise(results: Results) -> dict[str, Any]:
         "brokers": stages.brokers(prediction),
         "assumptions": assumptions,
         "channels": [] if measured is None else measured.answers,
+        **({} if prediction.looked_at is None else {"looked_at": prediction.looked_at}),
         **({} if results.figures is None else {"method": summary_of(results.figures, prediction)}),
     }
+
+
+def effort_notes(looked_at: dict[str, int] | None) -> list[str]:
+    """What there is to say where the effort was not enough for all streams."""
+    if looked_at is None:
+        return []
+    return [
+        f"The effort was enough to look at several ports at once for {looked_at['streams']:,} of {looked_at['of']:,} streams, those with the least slack. "
+        "The bounds of the others are safe, and may be lower with more: timebound predict --effort"
+    ]
 
 
 def lose_bound(entry: dict[str, Any], why: str) -> None:

@@ -32,31 +32,39 @@
 //! Durations from any port of a path to any other follow from those of its stretches; they go back into the analysis as departures that are
 //! not exceeded, which makes jitters smaller further on.
 //!
-//! Stretches have ports of strict priority or ports of one queue, not both, and none that is special. Where a network is so large
-//! that all stretches took too long, only those that begin at the source are looked at, and beyond that none.
+//! Stretches have ports of strict priority or ports of one queue, not both, and none that is special. Work is limited; see [`budget`] for
+//! who has what of it.
 
+mod budget;
 mod gather;
 mod worst;
 
 use crate::demand::{Demand, HORIZON};
 use crate::layout::{Flow, Level, NONE};
 use crate::propagation::Propagation;
+use crate::result::LookedAt;
 use crate::settled::NEVER;
+use budget::Starts;
 use gather::Gathered;
 
-/// Rivals that may be gathered, all stretches together.
-const WORK: u64 = 1 << 22;
 /// Steps in which a busy period may grow.
 const GROWTHS: usize = 1_000;
 
 /// Makes departures earlier where stretches of several ports say so, and all that follows from them. Bounds stay safe and none gets worse.
-pub(crate) fn tighten(pass: &mut Propagation<'_>) {
-    let Some(starts) = affordable(pass) else { return };
-    let stretches = Stretches::new(pass, starts);
+///
+/// `effort` limits the rivals that are gathered, all stretches together. Returns for how many streams there was enough, if not for all.
+pub(crate) fn tighten(pass: &mut Propagation<'_>, effort: u64) -> Option<LookedAt> {
+    let (shares, looked_at) = budget::shares(pass, effort);
+    if looked_at.is_some_and(|looked| looked.streams == 0) {
+        return looked_at;
+    }
+    let stretches = Stretches::new(pass);
     let mut caps = vec![NEVER; pass.layout.slots.len()];
     let mut gathered = Gathered::new(pass.layout.slots.len());
-    for flow in &pass.layout.flows {
-        stretches.of_flow(flow, &mut gathered, &mut caps);
+    for (flow, starts) in pass.layout.flows.iter().zip(shares) {
+        if let Some(starts) = starts {
+            stretches.of_flow(flow, starts, &mut gathered, &mut caps);
+        }
     }
     let earlier = |(slot, cap): (usize, &u64)| *cap < pass.settled.departure(slot);
     if caps.iter().enumerate().any(earlier) {
@@ -64,6 +72,7 @@ pub(crate) fn tighten(pass: &mut Propagation<'_>) {
         pass.settle_again();
         follow(pass);
     }
+    looked_at
 }
 
 /// In a cycle a port may have been settled before one that feeds it: what became earlier there is passed on along every path.
@@ -89,44 +98,9 @@ fn slots_of(pass: &Propagation<'_>, flow: &Flow) -> impl Iterator<Item = usize> 
     slots.iter().map(|slot| *slot as usize)
 }
 
-/// Which ports of a path stretches begin at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Starts {
-    All,
-    Source,
-}
-
-/// What there is time for.
-fn affordable(pass: &Propagation<'_>) -> Option<Starts> {
-    let layout = &pass.layout;
-    let (mut from_all, mut from_source) = (0u64, 0u64);
-    for flow in &layout.flows {
-        let tree = &pass.network.streams[flow.stream.index()].tree;
-        for leaf in &tree.leaves {
-            let (mut visits, mut at, mut ports) = (0u64, Some(leaf.hop), 0u64);
-            while let Some(hop) = at {
-                let slot = layout.slot_of[flow.first_hop + hop as usize] as usize;
-                let level = &layout.levels[layout.slots[slot].level as usize];
-                visits += (level.end - level.port_start) as u64;
-                ports += 1;
-                at = tree.hops[hop as usize].parent;
-            }
-            // A rival is gathered once for every start, and looked at once for every end.
-            from_source = from_source.saturating_add(visits.saturating_mul(ports));
-            from_all = from_all.saturating_add(visits.saturating_mul(ports).saturating_mul(ports));
-        }
-    }
-    if from_all <= WORK {
-        Some(Starts::All)
-    } else {
-        (from_source <= WORK).then_some(Starts::Source)
-    }
-}
-
 /// An analysis as it stands before stretches are looked at.
 struct Stretches<'a, 'b> {
     pass: &'a Propagation<'b>,
-    starts: Starts,
     /// Per slot: what it brings, and the response at its port, [`NEVER`] where that has no bound.
     demands: Vec<Demand>,
     responses: Vec<u64>,
@@ -135,7 +109,7 @@ struct Stretches<'a, 'b> {
 }
 
 impl<'a, 'b> Stretches<'a, 'b> {
-    fn new(pass: &'a Propagation<'b>, starts: Starts) -> Self {
+    fn new(pass: &'a Propagation<'b>) -> Self {
         let count = pass.layout.slots.len();
         let (mut demands, mut responses) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for port in 0..pass.layout.ports.len() {
@@ -154,7 +128,6 @@ impl<'a, 'b> Stretches<'a, 'b> {
             .collect();
         Self {
             pass,
-            starts,
             demands,
             responses,
             busy,
@@ -166,7 +139,7 @@ impl<'a, 'b> Stretches<'a, 'b> {
     }
 
     /// The latest departures of a flow from its ports, where they are less than what is known.
-    fn of_flow(&self, flow: &Flow, gathered: &mut Gathered, caps: &mut [u64]) {
+    fn of_flow(&self, flow: &Flow, starts: Starts, gathered: &mut Gathered, caps: &mut [u64]) {
         let layout = &self.pass.layout;
         let tree = &self.pass.network.streams[flow.stream.index()].tree;
         for leaf in &tree.leaves {
@@ -178,7 +151,7 @@ impl<'a, 'b> Stretches<'a, 'b> {
             if slots.len() < 2 || self.responses[slots[slots.len() - 1]] == NEVER {
                 continue;
             }
-            let durations = self.durations(&slots, gathered);
+            let durations = self.durations(&slots, starts, gathered);
             for (slot, duration) in slots.iter().zip(&durations[0]) {
                 caps[*slot] = caps[*slot].min(duration.saturating_add(flow.jitter));
             }
@@ -186,12 +159,12 @@ impl<'a, 'b> Stretches<'a, 'b> {
     }
 
     /// For every port of a path: how long it takes at most from the arrival there to the departure from it and from each later one.
-    fn durations(&self, slots: &[usize], gathered: &mut Gathered) -> Vec<Vec<u64>> {
+    fn durations(&self, slots: &[usize], starts: Starts, gathered: &mut Gathered) -> Vec<Vec<u64>> {
         let way = |to: usize| self.pass.layout.slots[slots[to]].traversal;
         let mut known: Vec<Vec<u64>> = slots.iter().map(|_| Vec::new()).collect();
         for start in (0..slots.len()).rev() {
             let mut from_here = vec![self.responses[slots[start]]];
-            let looked_at = start == 0 || self.starts == Starts::All;
+            let looked_at = start == 0 || starts == Starts::All;
             let mut open = looked_at && self.begins(slots[start]);
             if open {
                 gathered.begin(self, slots[start]);

@@ -68,7 +68,11 @@ pub fn holistic_with_bracket(network: &Network, options: &Options, bracket: Brac
     Labelled {
         method: "holistic-as-published",
         safety: Safety::Unsafe,
-        analysis: Analysis { streams, ports },
+        analysis: Analysis {
+            streams,
+            ports,
+            looked_at: None,
+        },
     }
 }
 

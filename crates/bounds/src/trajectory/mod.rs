@@ -273,6 +273,7 @@ impl Pass<'_> {
         Analysis {
             streams,
             ports: port_results(self.network, &self.paths, self.form.name),
+            looked_at: None,
         }
     }
 
