@@ -207,7 +207,7 @@ impl Paths {
             extremes.least[class] = Some(least);
             extremes.greatest[class] = extremes.greatest[class].max(place.cost);
         }
-        if options.assume_best_effort {
+        if options.assume_best_effort && network.best_effort_frame.0 > 0 {
             for (extremes, port) in self.extremes.iter_mut().zip(&network.ports) {
                 extremes.best_effort = match costs {
                     Costs::Transmission => port.rate.transmission_time(network.best_effort_frame).0,

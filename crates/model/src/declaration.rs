@@ -13,7 +13,8 @@ pub struct Declaration {
     pub links: Vec<LinkDecl>,
     #[serde(default)]
     pub streams: Vec<StreamDecl>,
-    /// Best effort that nobody declared is assumed on every port with frames up to this size (timing.md: one maximum frame).
+    /// Best effort that nobody declared is assumed on every port with frames up to this size (timing.md: one maximum frame);
+    /// 0: everything is declared.
     #[serde(default = "default_best_effort")]
     pub best_effort_frame_bytes: u32,
     /// Delivery opportunities in milliseconds by name, see [`crate::Trace`]; directions of links refer to them.

@@ -18,7 +18,7 @@ pub struct Network {
     pub streams: Vec<Stream>,
     /// Number of shared transmission resources; [`Port::medium`] names them `0..media`.
     pub media: u32,
-    /// The largest frame of undeclared best effort that is assumed on every port.
+    /// The largest frame of undeclared best effort that is assumed on every port; 0 bytes: there is none.
     pub best_effort_frame: WireBytes,
     /// Next hops for unicast.
     #[serde(skip)]

@@ -59,6 +59,9 @@ def to_yaml(scenario: Scenario) -> str:
     ]
     lines += _list("  links", (_link(link) for link in scenario.links), "  ")
     lines += machines(scenario)
+    if scenario.stated_best_effort_bytes is not None:
+        stated = scenario.stated_best_effort_bytes
+        lines.append(f"  best-effort: {format_size(stated) if stated else 'none'}")
     if scenario.controller is not None:
         lines.append(f"  controller: {flow_style(controller(scenario))}")
     lines += _list("flows", (_flow_entry(flow, scenario.stack) for flow in scenario.flows))

@@ -27,6 +27,7 @@ Pattern = Literal["periodic", "sporadic", "poisson", "trace", "token-bucket"]
 NodeOrder = Literal["stop", "start", "restart", "pause", "resume"]
 
 BEST_EFFORT_FRAME_BYTES = 1538
+"""A full untagged frame of a host whose MTU is 1500."""
 """One full Ethernet frame of undeclared best effort is assumed on every port (wire bytes)."""
 
 
@@ -609,6 +610,8 @@ class Scenario:
     """The computers that emulate the network together; none: one does."""
     controller: Controller | None = None
     """Of the real switches; `None`: they forward along the routes of the scenario."""
+    stated_best_effort_bytes: int | None = None
+    """The largest frame on the wire that nobody declared, as the scenario states it; 0: there is none; `None`: see below."""
     file: str | None = field(default=None, compare=False)
     """The file it was loaded from."""
     locations: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
@@ -631,6 +634,18 @@ class Scenario:
         """Switches that are bridges of a real Open vSwitch."""
         return tuple(node for node in self.nodes if node.engine == "ovs")
 
+    @property
+    def best_effort_frame_bytes(self) -> int:
+        """The largest frame that may be on its way without being declared, bytes on the wire; 0: none.
+
+        Unless stated, a full frame of the largest MTU of the hosts, but no less than one of 1500 bytes: what a switch sends of its own
+        knows no MTU of hosts.
+        """
+        if self.stated_best_effort_bytes is not None:
+            return self.stated_best_effort_bytes
+        mtus = [node.mtu for node in self.nodes if node.kind == "host"]
+        return max([BEST_EFFORT_FRAME_BYTES, *(mtu + 38 for mtu in mtus)])
+
     def declaration(self) -> dict[str, Any]:
         """The network as `Declaration` JSON, without streams: those are the stack's to add."""
         directions = [direction for link in self.links for direction in (link.forward, link.backward)]
@@ -639,7 +654,7 @@ class Scenario:
             "nodes": [node.declaration() for node in self.nodes],
             "links": [link.declaration() for link in self.links],
             "streams": [],
-            "best_effort_frame_bytes": BEST_EFFORT_FRAME_BYTES,
+            "best_effort_frame_bytes": self.best_effort_frame_bytes,
         }
 
     def locate(self, path: str) -> Place | None:

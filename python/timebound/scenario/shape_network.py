@@ -30,6 +30,9 @@ from timebound.scenario.written import TextForm
 
 _SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
 _TIME_SCHEMA = {"type": "string", "pattern": units.TIME.pattern, "examples": ["1 ms"]}
+LEAST_FRAME = 84
+LARGEST_FRAME = 9_300
+"""On the wire; as in crates/model/src/compile."""
 
 
 class GilbertElliott(Shape):
@@ -532,6 +535,22 @@ class Defaults(Shape):
     host: HostDefaults = Field(default_factory=HostDefaults, description="for every host")
 
 
+def _no_frame(value: Any) -> Any:
+    return "0 B" if value == "none" else value
+
+
+def _wire_frame(value: int) -> int:
+    if value and not LEAST_FRAME <= value <= LARGEST_FRAME:
+        raise fail(
+            f"no frame of Ethernet has {value} B on the wire",
+            f"state {LEAST_FRAME} B to {LARGEST_FRAME} B: the MTU, 38 B for headers, preamble and gap, and 4 B for every tag; or none",
+        )
+    return value
+
+
+FrameField = Annotated[Size, AfterValidator(_wire_frame), Short(_no_frame, {"enum": ["none"]})]
+
+
 class Network(Shape):
     """The network: nodes and links, written here or imported."""
 
@@ -558,6 +577,13 @@ class Network(Shape):
         default=None,
         description="OpenFlow controller of the switches with engine: ovs; without one they forward along the scenario's routes",
         examples=[{"program": ["timebound", "controller", "/etc/timebound/controller.yaml"], "ready-port": 8321}],
+    )
+    best_effort: FrameField | None = Field(
+        default=None,
+        description="the largest frame that may be on its way without being declared, on the wire with all tags, which bounds assume below "
+        "every class at every port; none: everything is declared, as in many published cases; default: that of the hosts' largest mtu, "
+        "without tags, and 1538 B at least",
+        examples=["1542 B", "none"],
     )
     import_: Annotated[Import, Short(_import, {"type": "string"}), TextForm()] | None = Field(
         default=None, description="a topology file", examples=["backbone.gml"]

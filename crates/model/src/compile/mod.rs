@@ -99,7 +99,11 @@ pub fn compile(declaration: &Declaration) -> Result<Network, CompileErrors> {
         return Err(CompileErrors(check.errors));
     }
     let routes = Routes::compute(&nodes, &ports);
-    let best_effort_frame = check.frame("best_effort_frame_bytes", declaration.best_effort_frame_bytes);
+    // Of nothing that is not declared there is no frame either.
+    let best_effort_frame = match declaration.best_effort_frame_bytes {
+        0 => WireBytes(0),
+        bytes => check.frame("best_effort_frame_bytes", bytes),
+    };
     let mut network = Network {
         nodes,
         ports,
