@@ -4,7 +4,7 @@ use crate::histogram::Histogram;
 use crate::outcome::{Latency, LeafOutcome, StreamOutcome};
 use crate::source::Released;
 use timebound_fabric::{DropReason, Frame, NO_LEAF, Route, Sink};
-use timebound_model::{Network, NodeId, PortId, Span, StreamId, Time, WireBytes};
+use timebound_model::{Arrival, Network, NodeId, NodeKind, PortId, Span, StreamId, Time, WireBytes};
 
 /// A release that is under way.
 #[derive(Debug, Clone)]
@@ -61,13 +61,18 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn new(network: &Network, measured_from: Time) -> Self {
         let mut bases = vec![0];
-        for stream in &network.streams {
+        let mut leaves = Vec::new();
+        for (index, stream) in network.streams.iter().enumerate() {
             bases.push(bases[bases.len() - 1] + stream.tree.leaves.len());
+            leaves.extend((0..stream.tree.leaves.len()).map(|leaf| LeafTally {
+                histogram: Histogram::above(shortest(network, StreamId::new(index), leaf)),
+                ..LeafTally::default()
+            }));
         }
         Self {
             flights: Vec::new(),
             free: Vec::new(),
-            leaves: vec![LeafTally::default(); bases[bases.len() - 1]],
+            leaves,
             released: vec![0; network.streams.len()],
             bases,
             measured_from,
@@ -127,6 +132,34 @@ impl Tally {
         };
         (0..network.streams.len()).map(stream).collect()
     }
+}
+
+/// What the way to a receiver takes at least under the conditions of the declaration: delays and transmission times of the smallest frame.
+fn shortest(network: &Network, stream: StreamId, leaf: usize) -> Span {
+    let declared = &network.streams[stream.index()];
+    let frame = match &declared.arrival {
+        Arrival::Periodic { frames, .. } => frames.iter().copied().min().unwrap_or_default(),
+        Arrival::TokenBucket { min_frame, .. } => *min_frame,
+        Arrival::Unbounded { .. } => WireBytes(0),
+    };
+    let time = |hop: &u32| {
+        let port = &network.ports[declared.tree.hops[*hop as usize].port.index()];
+        // Delivery opportunities stand for a rate, and the way out of a segment is no second transmission.
+        let passes = port.trace.is_some() || network.nodes[port.node.index()].kind == NodeKind::Segment;
+        let sending = if passes {
+            Span::ZERO
+        } else {
+            port.rate.transmission_time(frame)
+        };
+        let peer = &network.nodes[port.peer.index()];
+        let switching = match peer.kind {
+            NodeKind::Switch => peer.switching_min,
+            NodeKind::Host | NodeKind::Segment => Span::ZERO,
+        };
+        sending.saturating_add(port.propagation).saturating_add(switching)
+    };
+    let hops = declared.tree.path(declared.tree.leaves[leaf]);
+    hops.iter().map(time).fold(Span::ZERO, Span::saturating_add)
 }
 
 impl LeafTally {
