@@ -94,3 +94,38 @@ fn an_absurd_witness_does_no_harm() {
         assert_eq!(worst(&network, options).latency, Some(Span(200)));
     }
 }
+
+/// Once nobody sent best effort on the way of rivals to the target: the search found 389 us of this.
+#[test]
+fn best_effort_on_the_way_of_rivals_bunches_them() {
+    let wire = |rate: u64| DirectionDecl {
+        rate_bps: rate,
+        ..direction(rate, 0)
+    };
+    let slow = || wire(100_000_000);
+    let way = ["h1", "s1", "s2", "s3", "s4", "d"];
+    let mut links: Vec<_> = way
+        .windows(2)
+        .map(|pair| link(pair[0], pair[1], slow()))
+        .collect();
+    links.push(link("h2", "s4", wire(10_000_000_000)));
+    let mut nodes = vec![host("h1"), host("h2"), host("d")];
+    nodes.extend(["s1", "s2", "s3", "s4"].map(|name| switch(name, 0, 0)));
+    let mut network = (*network(
+        nodes,
+        links,
+        vec![
+            stream("fast", "h1", &["d"], 3, (98_000, 0), 734 + 66),
+            stream("slow", "h2", &["d"], 2, (10_000_000, 0), 44 + 66),
+        ],
+    ))
+    .clone();
+    network.best_effort_frame = timebound_model::WireBytes(1_538);
+    let options = SearchOptions {
+        evaluations: 400,
+        ..SearchOptions::default()
+    };
+    let found = search(&Arc::new(network), &options).worst[1].latency.unwrap().0;
+    // Each frame that holds another back may have to start a tick early.
+    assert!((1_349_160 - 8..=1_349_160).contains(&found), "{found}");
+}

@@ -8,6 +8,7 @@ use super::evaluate::{Evaluator, Finding};
 use super::moves::Mover;
 use super::phasing::{Gene, Lateness, Phasing};
 use super::scene::{Rank, Scene};
+use super::upstream::FAR;
 use timebound_fabric::{Draws, Switching};
 use timebound_model::Span;
 
@@ -89,11 +90,16 @@ impl<'a> Climber<'a> {
         self.left = evaluations;
         // Few starts where there are few evaluations: the likeliest comes first.
         let starts = (evaluations / START).clamp(1, MOST_STARTS);
-        for attempt in 0..starts {
-            if self.stopped {
+        let held = u64::from(!self.scene.holds.is_empty());
+        for attempt in 0..starts + held {
+            if self.stopped || (attempt > 0 && self.left == 0) {
                 break;
             }
-            self.seed(attempt);
+            if attempt < starts {
+                self.seed(attempt);
+            } else {
+                self.seed_held();
+            }
             self.settle();
             if attempt == 0 || self.found.latency > self.champion.1.latency {
                 std::mem::swap(&mut self.champion.0, &mut self.current);
@@ -174,7 +180,7 @@ impl<'a> Climber<'a> {
                 .arrivals
                 .push(start.saturating_add(release).saturating_add(after));
         }
-        for actor in 1..scene.actors.len() {
+        for actor in 1..scene.holds.first {
             let offset = self.first_offset(actor, attempt);
             self.candidate.genes[actor] = Gene {
                 offset,
@@ -185,8 +191,24 @@ impl<'a> Climber<'a> {
                 },
             };
         }
+        for gene in &mut self.candidate.genes[scene.holds.first..] {
+            gene.offset = FAR;
+        }
         self.candidate.genes[0].lateness = Lateness::First;
         self.meet_partners();
+    }
+
+    /// As the likeliest start, with everybody held back on his way by best effort.
+    fn seed_held(&mut self) {
+        let best = self.known.best.take();
+        self.seed(0);
+        self.known.best = best;
+        let mut mover = Mover {
+            scene: self.scene,
+            draws: &mut self.draws,
+            phasing: &mut self.candidate,
+        };
+        mover.hold_all();
     }
 
     /// Where the rival comes in the first phasing of an attempt, against the target's arrival.
@@ -214,7 +236,7 @@ impl<'a> Climber<'a> {
 
     /// Those who only delay rivals come when one of these does.
     fn meet_partners(&mut self) {
-        for actor in 1..self.scene.actors.len() {
+        for actor in 1..self.scene.holds.first {
             if self.scene.actors[actor].meetings.is_empty() {
                 Mover {
                     scene: self.scene,

@@ -20,6 +20,7 @@ mod phasing;
 mod relevance;
 mod scene;
 mod survey;
+mod upstream;
 
 use climb::{Climber, Known};
 use evaluate::Evaluator;
@@ -44,7 +45,8 @@ pub struct SearchOptions {
     pub threads: usize,
     /// Conditions that change during a run: every round of evaluations runs at another moment of it, see [`Moments`].
     pub schedule: Vec<(Time, Change)>,
-    /// One frame of undeclared best effort ([`Network::best_effort_frame`]) at every port of a target's path, as the bounds assume it.
+    /// One frame of undeclared best effort ([`Network::best_effort_frame`]) at every port of a target's path and of its rivals' ways to it, as
+    /// the bounds assume it.
     pub best_effort: bool,
     /// What an analysis says about every stream, in their order; none where it says nothing.
     pub witness: Vec<StreamWitness>,

@@ -40,11 +40,11 @@ impl Met {
 }
 
 impl Mover<'_> {
-    fn pick(&mut self, count: usize) -> usize {
+    pub(super) fn pick(&mut self, count: usize) -> usize {
         self.draws.up_to(count as u64 - 1) as usize
     }
 
-    fn shift(&mut self, actor: usize, by: i64) {
+    pub(super) fn shift(&mut self, actor: usize, by: i64) {
         let gene = &mut self.phasing.genes[actor];
         gene.offset = gene.offset.saturating_add(by);
     }
@@ -95,6 +95,7 @@ impl Mover<'_> {
             group
                 .members
                 .iter()
+                .chain(&group.holds)
                 .for_each(|member| self.shift(*member as usize, by));
         }
         by != 0
@@ -113,7 +114,7 @@ impl Mover<'_> {
     /// A few random moves.
     pub(super) fn mutate(&mut self, found: &Finding) {
         for _ in 0..=self.draws.up_to(5).saturating_sub(3) {
-            if self.scene.actors.len() < 2 {
+            if self.scene.holds.first < 2 {
                 return;
             }
             match self.draws.up_to(19) {
@@ -122,6 +123,7 @@ impl Mover<'_> {
                 13 => self.turn_late(),
                 14..=15 => self.wander(),
                 16 => self.skip(),
+                17 if !self.scene.holds.is_empty() && self.draws.up_to(1) == 0 => self.hold_one(),
                 17 => self.delay(),
                 18 if self.scene.is_random => self.phasing.seed = self.draws.bits(),
                 _ => self.swing(),
@@ -177,7 +179,7 @@ impl Mover<'_> {
     }
 
     /// The rival comes at a time if nobody is in its way.
-    fn expect(&mut self, actor: usize, travel: u64, at: u64) {
+    pub(super) fn expect(&mut self, actor: usize, travel: u64, at: u64) {
         let (place, way) = join(self.scene, actor);
         let start = at.saturating_sub(travel);
         self.phasing.genes[actor].offset =
@@ -239,7 +241,7 @@ impl Mover<'_> {
 
     /// Somebody uses its jitter in another way.
     fn turn_late(&mut self) {
-        let actor = 1 + self.pick(self.scene.actors.len() - 1);
+        let actor = 1 + self.pick(self.scene.holds.first - 1);
         if self.scene.actors[actor].pattern.jitter == 0 {
             return self.wander();
         }
@@ -253,7 +255,7 @@ impl Mover<'_> {
 
     /// By a random step of a random order of magnitude, up to its period or some frames.
     fn wander(&mut self) {
-        let actor = 1 + self.pick(self.scene.actors.len() - 1);
+        let actor = 1 + self.pick(self.scene.holds.first - 1);
         let pattern = &self.scene.actors[actor].pattern;
         let widest = pattern.period.min(self.scene.span).max(2).ilog2();
         let magnitude = self.draws.up_to(u64::from(widest));
@@ -264,7 +266,7 @@ impl Mover<'_> {
 
     /// Another of its releases comes at the same time.
     fn skip(&mut self) {
-        let actor = 1 + self.pick(self.scene.actors.len() - 1);
+        let actor = 1 + self.pick(self.scene.holds.first - 1);
         let pattern = &self.scene.actors[actor].pattern;
         if pattern.once || pattern.period > self.scene.span.saturating_mul(4) {
             return;
@@ -277,7 +279,7 @@ impl Mover<'_> {
     /// Somebody who can delay a rival does so.
     fn delay(&mut self) {
         let scene = self.scene;
-        let actor = 1 + self.pick(scene.actors.len() - 1);
+        let actor = 1 + self.pick(scene.holds.first - 1);
         if scene.actors[actor].partners.is_empty() {
             self.wander();
         } else {
@@ -314,6 +316,6 @@ impl Mover<'_> {
     }
 }
 
-fn difference(to: u64, from: u64) -> i64 {
+pub(super) fn difference(to: u64, from: u64) -> i64 {
     i64::try_from(i128::from(to) - i128::from(from)).unwrap_or(0)
 }

@@ -7,12 +7,13 @@ use super::cast::Cast;
 use super::cutout::{Cutout, cycle};
 use super::relevance;
 use super::survey::{Pattern, Survey, Target};
+use super::upstream::{self, Holds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use timebound_model::{Arrival, Class, Discipline, Network, NodeId, PortId, StreamId};
 
 /// Longer times make no better search, and sums of several of them must fit.
-const LONGEST: u64 = 1 << 56;
+pub(super) const LONGEST: u64 = 1 << 56;
 
 /// Against the target, where the class decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(super) struct Meeting {
     pub(super) sending: u64,
     pub(super) rank: Rank,
     /// The port before, over which it comes (`None`: it starts here).
-    input: Option<PortId>,
+    pub(super) input: Option<PortId>,
 }
 
 /// A stream of the scene; the target is number 0.
@@ -61,6 +62,8 @@ pub(super) struct Group {
     pub(super) place: usize,
     pub(super) rank: Rank,
     pub(super) members: Vec<u32>,
+    /// Frames of best effort that hold them back on their way, and move with them.
+    pub(super) holds: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,7 @@ pub(super) struct Scene {
     /// Per place the actors that can be met there, and which of their meetings it is.
     pub(super) rivals: Vec<Vec<(u32, u32)>>,
     pub(super) groups: Vec<Group>,
+    pub(super) holds: Holds,
     /// Per port of the scene its place, `u32::MAX` off the path.
     pub(super) place_of: Vec<u32>,
     /// Per stream of the scene the least time from a release to an effect on the target's last queue.
@@ -125,7 +129,16 @@ impl Scene {
         if best_effort && survey.network.best_effort_frame.0 > 0 {
             add_best_effort(&cast, &mut cut, &mut actors);
         }
-        let scene = assemble(&cast, &mut cut, actors, others);
+        let holds = if best_effort && survey.network.best_effort_frame.0 > 0 {
+            let streams: Vec<StreamId> = cast.parts.iter().map(|part| part.stream).collect();
+            upstream::add_holds(&cast, &mut cut, &mut actors, &streams)
+        } else {
+            Holds {
+                of: vec![Vec::new(); actors.len()],
+                first: actors.len(),
+            }
+        };
+        let scene = assemble(&cast, &mut cut, (actors, holds), others);
         (scene, cut)
     }
 }
@@ -183,7 +196,12 @@ fn add_best_effort(cast: &Cast, cut: &mut Cutout, actors: &mut Vec<Actor>) {
             Discipline::Fifo => Rank::Same,
             _ => continue,
         };
-        let Some(here) = cut.port(id).filter(|_| !cast.survey.passes(port)) else {
+        // One that is longer than every slot would stay there for ever.
+        let fits = port
+            .slots
+            .as_ref()
+            .is_none_or(|slots| port.rate.transmission_time(frame) <= slots.longest());
+        let Some(here) = cut.port(id).filter(|_| fits && !cast.survey.passes(port)) else {
             continue;
         };
         let stream = cut.add_local(here, Class(0));
@@ -203,7 +221,12 @@ fn add_best_effort(cast: &Cast, cut: &mut Cutout, actors: &mut Vec<Actor>) {
     }
 }
 
-fn assemble(cast: &Cast, cut: &mut Cutout, actors: Vec<Actor>, others: Vec<StreamId>) -> Scene {
+fn assemble(
+    cast: &Cast,
+    cut: &mut Cutout,
+    (actors, holds): (Vec<Actor>, Holds),
+    others: Vec<StreamId>,
+) -> Scene {
     let survey = cast.survey;
     let target = &actors[0];
     let tree = &survey.network.streams[cast.target.stream.index()].tree;
@@ -241,6 +264,7 @@ fn assemble(cast: &Cast, cut: &mut Cutout, actors: Vec<Actor>, others: Vec<Strea
                     place: meeting.place,
                     rank: meeting.rank,
                     members: Vec::new(),
+                    holds: Vec::new(),
                 };
                 groups
                     .entry((meeting.place, input))
@@ -270,9 +294,11 @@ fn assemble(cast: &Cast, cut: &mut Cutout, actors: Vec<Actor>, others: Vec<Strea
         .saturating_add(last)
         .saturating_add(queued.saturating_mul(2))
         .min(LONGEST);
+    let span = holds.grow(span, &actors).min(LONGEST);
     let reach = actors
         .iter()
-        .map(|actor| {
+        .enumerate()
+        .map(|(index, actor)| {
             let way = actor
                 .meetings
                 .iter()
@@ -280,7 +306,8 @@ fn assemble(cast: &Cast, cut: &mut Cutout, actors: Vec<Actor>, others: Vec<Strea
                 .chain(actor.partners.iter().map(|partner| partner.2))
                 .max()
                 .unwrap_or(0);
-            way.saturating_add(actor.pattern.jitter)
+            way.saturating_add(holds.delay(index))
+                .saturating_add(actor.pattern.jitter)
                 .saturating_add(if actor.pattern.once {
                     0
                 } else {
@@ -295,12 +322,18 @@ fn assemble(cast: &Cast, cut: &mut Cutout, actors: Vec<Actor>, others: Vec<Strea
         None => vec![0; cut.network.streams.len()],
     };
     let cycle = cycle(&cut.network);
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    let mut taken = vec![false; actors.len()];
+    for group in &mut groups {
+        group.holds = upstream::of_group(group, &holds, &mut taken);
+    }
     Scene {
         network: Arc::new(cut.take_network()),
         actors,
         places,
         rivals,
-        groups: groups.into_values().collect(),
+        groups,
+        holds,
         place_of,
         remaining,
         others,
