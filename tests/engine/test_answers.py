@@ -67,9 +67,14 @@ def test_who_had_no_channel_all_the_time_has_no_bound(tmp_path: Path) -> None:
     assert without_channel(told) == {
         "lathe": "the publisher's channel was granted for 80% of the time, best effort in the rest"
     }
-    met, missed = ({"verdict": verdict, "decides": False, "bound_us": {"reason": None}} for verdict in ("met", "missed"))
+    met, missed = (
+        {"verdict": verdict, "decides": False, "bound_us": {"reason": None}} for verdict in ("met", "missed")
+    )
     for flow in (met, missed):
         lose_bound(flow, "refused")
     # It asked for a channel, so there was something to be had, also without a deadline.
-    assert met == {"verdict": "unbounded", "decides": True, "bound_us": {"reason": "refused"}} and missed["verdict"] == "missed"
+    assert (
+        met == {"verdict": "unbounded", "decides": True, "bound_us": {"reason": "refused"}}
+        and missed["verdict"] == "missed"
+    )
     assert overall([met], {"verdict": "good"}, []) == "unbounded"
