@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | u8 | kind: 0 sent, 1 received, 2 acknowledged (PUBACK or PUBCOMP at the publisher) |
 //! | 1 | u8 | quality of service |
-//! | 2 | u16 | flags: bit 0 MQTT duplicate flag |
+//! | 2 | u16 | flags: bit 0 MQTT duplicate flag; bit 1 sent: it had waited for room in the socket or at the broker |
 //! | 4 | u32 | flow |
 //! | 8 | u32 | receiver; 4294967295 unless received |
 //! | 12 | u32 | sequence |
@@ -51,6 +51,8 @@ pub struct Record {
 
 /// MQTT duplicate flag in [`Record::flags`].
 pub const FLAG_DUPLICATE: u16 = 1;
+/// In [`Record::flags`] of a message that was sent: the client had it in time, and the connection did not take it then.
+pub const FLAG_HELD: u16 = 2;
 
 impl Record {
     #[must_use]

@@ -398,6 +398,9 @@ pub struct ProgramPlan {
     /// Run time at which it starts; null: during set-up.
     #[serde(default)]
     pub start_ns: Option<u64>,
+    /// It starts once all programs with `ready` are ready: a client of theirs finds them.
+    #[serde(default)]
+    pub after_ready: bool,
     /// Time between SIGTERM and SIGKILL when the run ends.
     #[serde(default = "default_grace")]
     pub stop_grace_ns: u64,

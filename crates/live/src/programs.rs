@@ -164,12 +164,12 @@ impl Programs {
         })
     }
 
-    /// Starts the programs that are due: at set-up (`time` null), or up to a run time.
-    pub(crate) fn start_due(&mut self, nodes: &Nodes, time: Option<u64>) -> Result<(), Failure> {
+    /// Starts the programs that are due: at set-up (`time` null), or up to a run time. `ready`: servers are, so that their clients may come.
+    pub(crate) fn start_due(&mut self, nodes: &Nodes, time: Option<u64>, ready: bool) -> Result<(), Failure> {
         let folder = self.folder.clone();
         for program in &mut self.list {
             let due = match (program.plan.start_ns, time) {
-                (None, _) => true,
+                (None, _) => ready || !program.plan.after_ready,
                 (Some(start), Some(time)) => start <= time,
                 (Some(_), None) => false,
             };

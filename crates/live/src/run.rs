@@ -326,7 +326,7 @@ impl Run {
             origin: begun,
         }));
         let limit = plan.setup_timeout_ns;
-        self.prepared.programs.start_due(&self.nodes, None)?;
+        self.prepared.programs.start_due(&self.nodes, None, false)?;
         let (mut connecting, mut met) = (false, false);
         let mut controlled = self
             .prepared
@@ -350,6 +350,9 @@ impl Run {
             }
             if programs_ready && !met {
                 met = true;
+                self.prepared.programs.start_due(&self.nodes, None, true)?;
+                // Those of them that say when they are ready are waited for as well.
+                programs_ready = self.prepared.programs.are_ready(&self.nodes)?;
                 self.barrier("connect")?;
             }
             match &mut self.traffic {
@@ -457,7 +460,7 @@ impl Run {
             let now = clock::monotonic();
             let time = now.saturating_sub(epoch);
             if now >= epoch {
-                self.prepared.programs.start_due(&self.nodes, Some(time))?;
+                self.prepared.programs.start_due(&self.nodes, Some(time), true)?;
                 self.plug_cables(time)?;
             }
             if time >= next_progress {

@@ -2,13 +2,18 @@
 //!
 //! `nodes.csv`, one line per node and interval: `t_ns` (run time), `node`, `cpu_ns` (CPU time of its processes and their children
 //! since their start, in user and kernel mode), `rss_bytes` (resident memory of these now), `tx_bytes`, `tx_frames` (sent by the
-//! node), `rx_bytes`, `rx_frames` (received), `rx_dropped` (not taken by the node's kernel), and where the node has limits
+//! node), `rx_bytes`, `rx_frames` (received), `rx_dropped` (not taken by the node's kernel), `wait_ns` and `client_wait_ns` (time in which
+//! its programs, and the process that holds its built-in clients, could have run and others had the CPU, cumulative; where one process holds
+//! the clients of all nodes, each has its time), and where the node has limits
 //! `throttled_ns` (time in which its limit kept it from running, cumulative) and `memory_peak_bytes` (most memory so far); empty
 //! elsewhere. Traffic is cumulative since the node's start and counts Ethernet frames without preamble, FCS and gap.
 //!
 //! CPU time is read from the processes' own clocks (clock_getcpuclockid(3)): to the nanosecond and one system call each, where
 //! `/proc/PID/stat` counts in ticks of 10 ms, which is more than a meter's client uses in minutes. What the kernel does for a process
 //! inside its system calls is in it, the way of a frame it sends up to the emulated network included.
+//!
+//! Waiting for a CPU is counted by the kernel for each thread (`/proc/PID/task/TID/schedstat`): it tells who was slow from who could not run.
+//! What a thread waited that has ended since is missing.
 //!
 //! Processes of built-in endpoints are copies of one mother and share most of their pages with her: their memory is what is theirs
 //! alone (`Private_Clean` and `Private_Dirty` of `/proc/PID/smaps_rollup`), which is looked up for a few of them at a time.
@@ -24,7 +29,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// First line of `nodes.csv`.
-pub const NODE_COLUMNS: &str = "t_ns,node,cpu_ns,rss_bytes,tx_bytes,tx_frames,rx_bytes,rx_frames,rx_dropped,throttled_ns,memory_peak_bytes";
+pub const NODE_COLUMNS: &str = "t_ns,node,cpu_ns,rss_bytes,tx_bytes,tx_frames,rx_bytes,rx_frames,rx_dropped,wait_ns,client_wait_ns,throttled_ns,memory_peak_bytes";
 
 /// Endpoint processes whose memory is looked up with one sample: each lookup walks the page tables of one (about 0.1 ms).
 const MEMORY_AT_ONCE: usize = 16;
@@ -35,20 +40,26 @@ pub(crate) struct Used {
     /// Kept after its end.
     pub(crate) cpu_ns: u64,
     pub(crate) memory_bytes: u64,
+    /// Time in which it could have run and did not.
+    pub(crate) wait_ns: u64,
 }
 
 /// What a node used and carried so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Figures {
     pub(crate) used: Used,
+    /// Of `used`, without what its programs waited.
+    pub(crate) client_wait_ns: u64,
     pub(crate) traffic: Traffic,
 }
 
 pub(crate) struct NodeStatistics {
     /// Null where nothing is written, and figures are only taken.
     file: Option<BufWriter<File>>,
-    /// Processes of programs and their children, by process id: session and CPU time, kept after their end.
-    seen: BTreeMap<i32, (i32, u64)>,
+    /// Processes of programs and their children, by process id: session, CPU time and time without a CPU, kept after their end.
+    seen: BTreeMap<i32, (i32, u64, u64)>,
+    /// What the process of the clients of all nodes waited.
+    shared_wait_ns: u64,
     endpoints: BTreeMap<i32, Used>,
     /// Whose memory is looked up next.
     next_memory: usize,
@@ -73,6 +84,7 @@ impl NodeStatistics {
         Self {
             file: None,
             seen: BTreeMap::new(),
+            shared_wait_ns: 0,
             endpoints: BTreeMap::new(),
             next_memory: 0,
             processes: processes::is_ours(),
@@ -82,6 +94,11 @@ impl NodeStatistics {
 
     /// CPU time and memory of the built-in endpoints, node by node.
     fn endpoints<'a>(&mut self, endpoints: Option<&'a Endpoints>) -> BTreeMap<&'a str, Used> {
+        let own_proc = self.processes;
+        let shared = endpoints.into_iter().flat_map(Endpoints::processes);
+        for (_, pid) in shared.filter(|(node, _)| own_proc && node.is_none()) {
+            self.shared_wait_ns = self.shared_wait_ns.max(waited(pid));
+        }
         let list: Vec<_> = endpoints
             .into_iter()
             .flat_map(Endpoints::processes)
@@ -98,8 +115,12 @@ impl NodeStatistics {
             if self.processes && turn.contains(&index) {
                 used.memory_bytes = private_bytes(*pid).unwrap_or(0);
             }
+            if self.processes {
+                used.wait_ns = used.wait_ns.max(waited(*pid));
+            }
             let sum = usage.entry(node).or_default();
             sum.cpu_ns += used.cpu_ns;
+            sum.wait_ns += used.wait_ns;
             sum.memory_bytes += used.memory_bytes;
         }
         self.next_memory = if turn.end < list.len() { turn.end } else { 0 };
@@ -122,7 +143,7 @@ impl NodeStatistics {
                 let cell = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
                 writeln!(
                     file,
-                    "{time},{},{},{},{},{},{},{},{},{},{}",
+                    "{time},{},{},{},{},{},{},{},{},{},{},{},{}",
                     node.name,
                     used.cpu_ns,
                     used.memory_bytes,
@@ -131,6 +152,8 @@ impl NodeStatistics {
                     t.received_bytes,
                     t.received_frames,
                     t.dropped,
+                    used.wait_ns,
+                    figures.client_wait_ns,
                     cell(counts.throttled_ns),
                     cell(counts.memory_peak_bytes)
                 )?;
@@ -149,6 +172,10 @@ impl NodeStatistics {
         endpoints: Option<&Endpoints>,
     ) -> Vec<Figures> {
         let mut usage = self.endpoints(endpoints);
+        let mut clients: BTreeMap<&str, u64> = BTreeMap::new();
+        for (node, used) in &mut usage {
+            clients.insert(node, std::mem::take(&mut used.wait_ns));
+        }
         let alive = if self.processes && !programs.list.is_empty() {
             processes::but(|pid| self.endpoints.contains_key(&pid))
         } else {
@@ -163,7 +190,10 @@ impl NodeStatistics {
         };
         for process in &alive {
             let cpu_ns = cpu_time(process.pid).unwrap_or(process.ticks * tick);
-            self.seen.insert(process.pid, (process.session, cpu_ns));
+            // Threads that have ended are missing, and their process has waited no less for that.
+            let before = self.seen.get(&process.pid).map_or(0, |(.., wait_ns)| *wait_ns);
+            let wait_ns = before.max(waited(process.pid));
+            self.seen.insert(process.pid, (process.session, cpu_ns, wait_ns));
         }
         // A program that was started again has led several sessions.
         let mut owners: BTreeMap<i32, &str> = BTreeMap::new();
@@ -175,9 +205,11 @@ impl NodeStatistics {
                     .map(|session| (*session, program.plan.node.as_str())),
             );
         }
-        for (session, cpu_ns) in self.seen.values() {
+        for (session, cpu_ns, wait_ns) in self.seen.values() {
             if let Some(node) = owners.get(session) {
-                usage.entry(node).or_default().cpu_ns += cpu_ns;
+                let used = usage.entry(node).or_default();
+                used.cpu_ns += cpu_ns;
+                used.wait_ns += wait_ns;
             }
         }
         for process in &alive {
@@ -189,6 +221,10 @@ impl NodeStatistics {
         let list = nodes.list.iter().enumerate();
         list.map(|(index, node)| Figures {
             used: usage.get(node.name.as_str()).copied().unwrap_or_default(),
+            client_wait_ns: clients
+                .get(node.name.as_str())
+                .copied()
+                .unwrap_or(self.shared_wait_ns),
             traffic: traffic.get(&index).copied().unwrap_or_default(),
         })
         .collect()
@@ -207,6 +243,18 @@ fn cpu_time(pid: i32) -> Option<u64> {
         libc::clock_getcpuclockid(pid, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0
     };
     known.then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Time in which the threads of a process could have run and others did, in ns (the second number of `schedstat`); 0 where the kernel does not count it.
+fn waited(pid: i32) -> u64 {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return 0;
+    };
+    let of_thread = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    threads.flatten().filter_map(of_thread).sum()
 }
 
 /// Memory that a process shares with no other (proc_pid_smaps_rollup(5)).
@@ -286,6 +334,33 @@ mod tests {
         // Above the greatest process id that Linux gives (PID_MAX_LIMIT).
         assert_eq!(cpu_time(5_000_000), None);
         assert!(private_bytes(own).is_some_and(|bytes| bytes > 4096));
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_is_told_from_who_works() {
+        let own = std::process::id() as i32;
+        let before = waited(own);
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        // One thread more than there are CPUs: somebody has to wait, however many others there are.
+        let threads = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let begun = std::time::Instant::now();
+            while waited(own) < before + 1_000_000 && begun.elapsed().as_secs() < 60 {
+                std::thread::yield_now();
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        // A kernel without CONFIG_SCHED_INFO counts nothing.
+        let counts = std::fs::read_to_string("/proc/self/schedstat").is_ok();
+        assert!(!counts || waited(own) > 0);
+        assert_eq!(waited(5_000_000), 0);
     }
 
     #[test]

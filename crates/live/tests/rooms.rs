@@ -150,7 +150,7 @@ fn all_programs_of_a_node_together_get_its_share() {
     let text = folder.read("nodes.csv");
     let last = text.lines().rev().find(|line| line.contains(",h1,")).unwrap();
     let cells: Vec<&str> = last.split(',').collect();
-    assert!(cells[9].parse::<u64>().unwrap() > 0, "never throttled: {last}");
+    assert!(cells[11].parse::<u64>().unwrap() > 0, "never throttled: {last}");
     let other = text.lines().rev().find(|line| line.contains(",h2,")).unwrap();
     assert!(other.ends_with(",,"), "{other}");
 }

@@ -90,6 +90,7 @@ def execute(
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
     from timebound.engine.certificate import one_line
+    from timebound.engine.programs import failed_words
 
     scenario = open_scenario(name, settings)
     if "emulate" in parts:
@@ -114,6 +115,8 @@ def execute(
     if done.failure is not None:
         stderr(f"error: the emulation ended early: {done.failure}" + (f"\n  = hint: {done.hint}" if done.hint else ""))
         stderr(f"What it had measured is kept in {done.folder}.")
+    for entry in done.summary.get("failed_programs", []):
+        stderr(f"program failed: {failed_words(entry)}")
     for violation in done.summary["violations"][:10]:
         stderr(f"BOUND VIOLATED: {violation['text']}")
     for answer in done.summary.get("channels", []):

@@ -18,7 +18,14 @@ WIDE = 110
 MOST_REASONS = 8
 MOST_APPLICATION = 5
 """Application latencies under a table without room for them."""
-STYLES = {"met": "green", "missed": "yellow", "violated": "bold red", "unbounded": "magenta", "unsupported": "magenta"}
+STYLES = {
+    "disturbed": "yellow",
+    "met": "green",
+    "missed": "yellow",
+    "violated": "bold red",
+    "unbounded": "magenta",
+    "unsupported": "magenta",
+}
 
 
 def duration(micros: float | None) -> str:
@@ -264,11 +271,11 @@ def _escape(text: str) -> str:
 
 
 def _criticality(flow: dict[str, Any]) -> tuple[int, float]:
-    order = {"violated": 0, "missed": 1, "unbounded": 2, "unsupported": 3}
+    order = {"violated": 0, "missed": 1, "disturbed": 2, "unbounded": 3, "unsupported": 4}
     deadline = flow["deadline_us"]
     bound = _whole(flow)
     margin = (deadline - bound) / deadline if deadline and bound is not None else 1.0
-    weight = order.get(flow["verdict"], 4) if flow.get("decides", True) or flow["verdict"] == "violated" else 4
+    weight = order.get(flow["verdict"], 5) if flow.get("decides", True) or flow["verdict"] == "violated" else 5
     return weight, margin
 
 

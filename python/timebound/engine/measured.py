@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine import observed, records
 from timebound.engine.answers import answers
+from timebound.engine.late import with_causes
 from timebound.engine.observed import Arrivals
 from timebound.engine.predict import Prediction
 from timebound.stacks import Plan
@@ -81,8 +82,10 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
     endpoints = records.read_messages(folder / "endpoints.bin").with_columns(
         pl.col("nominal_ns") - warm_up, pl.col("time_ns") - warm_up
     )
+    nodes = _nodes(folder / "nodes.csv", warm_up)
+    told = {order["node"] for order in live.get("lifecycle") or []}
     return Measured(
-        messages=_messages(prediction, frames, endpoints),
+        messages=with_causes(prediction, _messages(prediction, frames, endpoints), frames, nodes, told),
         frames=frames,
         arrivals=arrivals,
         worst_ns=worst,
@@ -93,7 +96,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
             *observed.undeclared_control(plan, frames),
             *observed.larger_than_declared(plan, arrivals),
         ],
-        nodes=_nodes(folder / "nodes.csv", warm_up),
+        nodes=nodes,
         links=_links(folder / "ports.csv", warm_up),
         precision=_precision(folder / "lateness.csv", warm_up),
         answers=answers(folder, {flow.topic: flow.name for flow in plan.scenario.flows if flow.asks}, warm_up, live),
@@ -201,6 +204,7 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
             pl.col("nominal_ns").min().alias("released_ns"),
             pl.col("time_ns").min().alias("sent_ns"),
             pl.col("size").first(),
+            (pl.col("flags") & records.HELD > 0).first().alias("held"),
         )
     )
     pairs = pl.DataFrame(
@@ -255,6 +259,11 @@ def _messages(prediction: Prediction, frames: pl.DataFrame, endpoints: pl.DataFr
         "stages_ns",
         pl.col("copies").fill_null(0).cast(pl.UInt32),
         pl.col("overtaken").fill_null(False),
+        "held",
+        "entered_ns",
+        "spread_ns",
+        "left_ns",
+        "emulator_ns",
     ).sort("flow", "receiver", "sequence")
 
 
@@ -351,6 +360,11 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
             _between("began_ns").sum().alias("between"),
             _between("ended_ns").alias("stages_ns"),
             pl.len().alias("parts"),
+            # What its senders waited before and between its frames, and when it was through.
+            pl.col("ended_ns").first().alias("entered_ns"),
+            (pl.col("ended_ns") - pl.col("began_ns")).tail(pl.len() - 1).sum().alias("spread_ns"),
+            (pl.col("delivered_ns") + pl.col("lateness_ns")).last().alias("left_ns"),
+            pl.col("lateness_ns").cast(pl.Int64).sum().alias("emulator_ns"),
         )
         .join(counts, on=["name", "to"], how="left")
         .filter(pl.col("parts") == pl.col("expected"))
@@ -362,6 +376,10 @@ def _network(prediction: Prediction, frames: pl.DataFrame) -> pl.DataFrame:
         "network_ns",
         pl.when(pl.col("parts") > 1).then(pl.col("between")).otherwise(0).alias("broker_ns"),
         "stages_ns",
+        "entered_ns",
+        "spread_ns",
+        "left_ns",
+        "emulator_ns",
     )
 
 

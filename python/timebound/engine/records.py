@@ -49,6 +49,8 @@ MESSAGE = np.dtype(
 
 DROPPED, RETRANSMISSION, DAMAGED, COPY, HAS_SEQUENCE, CONTINUED, NO_PAYLOAD = 1, 2, 4, 8, 16, 32, 64
 SENT, RECEIVED, ACKNOWLEDGED = 0, 1, 2
+HELD = 2
+"""In the flags of a message that was sent: its connection did not take it at once."""
 
 
 def read_frames(path: Path) -> pl.DataFrame:

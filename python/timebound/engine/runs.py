@@ -80,7 +80,8 @@ def check(scenario: Scenario, *, rootless: bool = False) -> list[str]:
         ScenarioError: what is wrong, with its place.
     """
     plan = plan_of(scenario)
-    return calibration.warnings(plan, Network(plan, plan.declaration()), rootless=rootless)
+    found = programs.unfound(scenario)
+    return [*found, *calibration.warnings(plan, Network(plan, plan.declaration()), rootless=rootless)]
 
 
 def figures_only(
@@ -143,6 +144,10 @@ def run(
     manifest["precision"] = summary["precision"]
     if emulation is not None and emulation.failure is not None:
         manifest["failure"] = summary["failure"] = emulation.failure
+        summary["verdict"] = "failed" if summary["verdict"] == "met" else summary["verdict"]
+    if results.measured is not None and (ended := programs.failed(plan, results.measured.live, folder)):
+        # What the scenario asks for was not there, or not to the end.
+        summary["failed_programs"] = ended
         summary["verdict"] = "failed" if summary["verdict"] == "met" else summary["verdict"]
     if "emulate" in parts:
         hertz, source = nodes.nominal_hz()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from timebound.engine import explain, figures, stages, tables
+from timebound.engine import disturbed, explain, figures, stages, tables
 from timebound.engine.answers import without_channel
 from timebound.engine.endtoend import cut_by_orders
 from timebound.engine.figures import micros
@@ -80,10 +80,11 @@ def summarise(results: Results) -> dict[str, Any]:
     messages = {} if measured is None else _by_pair(measured.messages)
     without = {} if measured is None else without_channel(measured.answers)
     is_kept = results.is_kept()
+    exceeders = disturbed.exceeders(results, paths)
     flows = []
     for flow in scenario.flows:
         for receiver in flow.receivers:
-            entry = _Entry(results, flow, receiver, observed, paths, shortages, methods, violations, is_kept)
+            entry = _Entry(results, flow, receiver, observed, paths, shortages, methods, violations, is_kept, exceeders)
             here = messages.get((flow.name, receiver))
             flows.append(entry.build(here))
             stage = stages.Stages(results, flow, receiver, observed, responses)
@@ -98,7 +99,10 @@ def summarise(results: Results) -> dict[str, Any]:
     if measured is not None:
         series.update(figures.flow_series(measured, scenario.run.duration_ns))
         series["links"] = tables.link_series(measured, prediction, *figures.series_steps(scenario.run.duration_ns))
+    nodes = [] if measured is None else tables.nodes(measured)
     precision = NO_PRECISION if measured is None else tables.precision(measured, flows, scenario.run.warm_up_ns)
+    if why := disturbed.reasons(flows, nodes):
+        precision = {**precision, "verdict": "disturbed", "reasons": [*precision["reasons"], *why]}
     positions = layout(scenario)
     return {
         "schema": SCHEMA,
@@ -135,7 +139,7 @@ def summarise(results: Results) -> dict[str, Any]:
         "ports": tables.ports(results),
         "flows": flows,
         "series": series,
-        "nodes": [] if measured is None else tables.nodes(measured),
+        "nodes": nodes,
         "undeclared": [] if measured is None else measured.undeclared,
         "tcp": None if measured is None else tables.tcp(measured),
         "precision": precision,
@@ -222,6 +226,8 @@ class _Entry:
     violations: list[dict[str, Any]]
     is_kept: bool
     """See `Results.is_kept`."""
+    exceeders: dict[str, list[dict[str, Any]]]
+    """See `disturbed.exceeders`."""
 
     def build(self, messages: pl.DataFrame | None) -> dict[str, Any]:
         flow = self.flow
@@ -250,9 +256,21 @@ class _Entry:
             "deadline_us": micros(flow.deadline_ns),
             "decides": flow.deadline_ns is not None,
         }
+        self._name_exceeders(entry)
         entry["risk"] = self._risk(segments) or self._unsent()
         entry["distribution"] = self._distribution(messages)
         return entry
+
+    def _name_exceeders(self, entry: dict[str, Any]) -> None:
+        """Who exceeded his declaration, where the network took longer than the bound for what is declared."""
+        over = [s for s in entry["segments"] if s["worst_us"] and s["bound_us"] and s["worst_us"] > s["bound_us"]]
+        late = entry["late_by"] or {}
+        entry["exceeded_by"] = []
+        if over or late.get("arrivals"):
+            ports = {port for segment in over or entry["segments"] for port in segment["path"]}
+            entry["exceeded_by"] = disturbed.named(self.exceeders, ports)
+        if late.get("arrivals") and entry["exceeded_by"]:
+            entry["late_reason"] += f"; {disturbed.exceeded_words(entry['exceeded_by'])}"
 
     def _segment(self, segment: Any, messages: pl.DataFrame | None) -> dict[str, Any]:
         prediction, measured, simulation = self.results.prediction, self.results.measured, self.results.simulation
@@ -344,14 +362,14 @@ class _Entry:
             return {**dict.fromkeys(names), "late_by": None, "late_reason": None, "shares_us": None}
         outcomes = Counter(messages["outcome"].to_list())
         received = messages["received_ns"].drop_nulls().len()
-        late = late_by(messages, self.flow.deadline_ns) if outcomes["late"] else {}
+        late = late_by(messages) if outcomes["late"] else {}
         return {
             "sent": messages.height,
             "received": received,
             "lost": messages.height - received,
             "late": outcomes["late"],
             "late_by": late or None,
-            "late_reason": late_words(late, again=self._sent_again()) or None,
+            "late_reason": late_words(late) or None,
             "duplicates": int((messages["copies"].clip(1) - 1).sum()),
             "reordered": int(messages["overtaken"].sum()),
             "latency_us": figures.spread(messages["network_ns"]),
@@ -360,12 +378,6 @@ class _Entry:
                 share: figures.middle_and_top(messages[f"{share}_ns"]) for share in ("network", "broker", "host")
             },
         }
-
-    def _sent_again(self) -> bool:
-        """Did TCP repeat anything of this flow on the way to this receiver?"""
-        arrivals = {} if self.results.measured is None else self.results.measured.arrivals
-        parts = self.results.prediction.plan.segments[self.flow.name, self.receiver]
-        return any(part.stream in arrivals and arrivals[part.stream].retransmissions for part in parts)
 
     def _distribution(self, messages: pl.DataFrame | None) -> dict[str, Any]:
         simulation = self.results.simulation
@@ -400,9 +412,12 @@ class _Entry:
         lost = is_owed and ((entry["lost"] or 0) > 0 or entry["risk"] is not None)
         whole = entry["end_to_end_us"]["bound"]
         too_long = deadline is not None and whole is not None and whole > deadline
-        if (entry["late"] or 0) > 0 or lost or too_long:
+        late = entry["late"] or 0
+        if late > disturbed.by_machine(entry) or lost or too_long:
             entry["decides"] = True
             return "missed"
+        if late:
+            return "disturbed"
         if "no-finite-bound" in kinds:
             return "unbounded"
         if "unsupported" in kinds:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from timebound.engine import certificate, figures, records
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from timebound.engine.measured import Measured
     from timebound.engine.predict import Prediction
     from timebound.engine.summary import Results
@@ -147,11 +149,18 @@ def nodes(measured: Measured) -> list[dict[str, Any]]:
                 "node": str(key[0]),
                 "cpu_share": {"mean": _rounded(shares.mean()), "max": _rounded(shares.max())} if shares.len() else None,
                 "memory_bytes": {"max": table["rss_bytes"].max()},
+                "wait_s": {"programs": _waited(table, "wait_ns"), "clients": _waited(table, "client_wait_ns")},
                 "sent_bytes": table["tx_bytes"].max(),
                 "received_bytes": table["rx_bytes"].max(),
             }
         )
     return rows
+
+
+def _waited(table: pl.DataFrame, name: str) -> float | None:
+    """Time without a CPU in the run, by its cumulative counter."""
+    told: list[int] = table[name].to_list()
+    return round((max(told) - min(told)) / 1e9, 6) if told else None
 
 
 def _rounded(value: Any) -> float | None:

@@ -71,7 +71,7 @@ def _measured(results: Results, folder: Path) -> None:
 
     measured = results.measured
     assert measured is not None
-    _keep(measured.messages.drop("copies", "overtaken", "stages_ns"), folder, "messages.parquet")
+    _keep(measured.messages.drop("copies", "overtaken", "stages_ns", "held"), folder, "messages.parquet")
     frames = measured.frames.select(
         pl.col("name").alias("stream"),
         "receiver",

@@ -129,6 +129,8 @@ def _banner(run: Run) -> Markup:
 
 
 def _failure(run: Run) -> Markup | None:
+    if run.failed_programs and not run.failure:
+        return el("p", f"{'; '.join(run.failed_programs)}.", class_="note is-disturbed")
     if not run.failure:
         return None
     said = f"The emulation did not reach its end: {run.failure}. What was measured until then is shown."

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from .run import Flow, Port, Run
 
-_WEIGHT = {"violated": 0, "missed": 1, "unbounded": 2, "unsupported": 3}
+_WEIGHT = {"violated": 0, "missed": 1, "disturbed": 2, "unbounded": 3, "unsupported": 4}
+_REST = 5
 
 
 def critical(flows: Sequence[Flow]) -> list[Flow]:
@@ -20,7 +21,7 @@ def critical(flows: Sequence[Flow]) -> list[Flow]:
             used = worst / flow.deadline
         elif flow.bound:
             used = max(seen, default=0.0) / flow.bound
-        weight = _WEIGHT.get(flow.verdict, 4) if flow.decides or flow.verdict == "violated" else 4
+        weight = _WEIGHT.get(flow.verdict, _REST) if flow.decides or flow.verdict == "violated" else _REST
         return (weight, -used, flow.name)
 
     return sorted(flows, key=order)

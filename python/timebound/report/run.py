@@ -336,6 +336,8 @@ class Run:
     channels: list[Mapping[str, Any]] = field(default_factory=list)
     """What a controller answered to the clients of flows."""
     failure: str = ""
+    failed_programs: tuple[str, ...] = ()
+    """One line on each program of a node that ended badly."""
     notes: tuple[str, ...] = ()
     explained: tuple[Explained, ...] = ()
     packets: Mapping[str, Any] = field(default_factory=dict)
@@ -382,12 +384,19 @@ class Run:
             assumptions=items(summary.get("assumptions")),
             channels=items(summary.get("channels")),
             failure=text(summary.get("failure")),
+            failed_programs=tuple(_failed(entry) for entry in items(summary.get("failed_programs"))),
             method=mapping(summary.get("method")),
             explained=tuple(Explained.parse(entry) for entry in items(summary.get("explained"))),
             packets=mapping(summary.get("packets")),
             switches=items(summary.get("switches")),
             notes=tuple(text(note) for note in notes) if isinstance(notes, list) else (),
         )
+
+
+def _failed(entry: Mapping[str, Any]) -> str:
+    tail = entry.get("tail")
+    said = f": {text(tail[-1])}" if isinstance(tail, list) and tail else ""
+    return f"program {text(entry.get('program'))} of node {text(entry.get('node'))} ended with {text(entry.get('how'))}{said} ({text(entry.get('log'))})"
 
 
 def _read(path: Path) -> Any:

@@ -28,7 +28,7 @@ HEADLINE = {
     "disturbed": "Disturbed: this machine could not measure precisely enough",
     "unbounded": "Unbounded: no finite worst case exists",
     "unmeasured": "Unmeasured: not every flow had a message in the measured time",
-    "failed": "Failed: the emulation did not reach its end",
+    "failed": "Failed: the emulation, or a program of it, did not reach its end",
 }
 
 
@@ -93,6 +93,8 @@ def sentence(run: Run) -> str:
         plural = "has" if len(by["unbounded"]) == 1 else "have"
         reason = first_flow.reason or "no reason was recorded"
         return f"{count_text(len(by['unbounded']))} of {count_text(len(flows))} flows {plural} no finite bound; {first_flow.name}: {reason}."
+    if run.verdict == "failed" and run.failed_programs and not run.failure:
+        return f"What the scenario asks for did not run: {run.failed_programs[0]}."
     if run.verdict == "failed":
         return "It was interrupted or broke off; what was recorded until then is shown."
     if run.verdict != "met":
@@ -267,7 +269,8 @@ MEANINGS: Sequence[tuple[str, str]] = (
     ("Unsupported", "The analysis does not apply to what the path contains; the reason says what. No number is given."),
     (
         "Disturbed",
-        "The machine was too late or lost frames while it emulated, so that the measurement is not precise enough to be judged. "
+        "The machine was too late or lost frames while it emulated, or messages were late because Timebound's own publisher released them late, or because programs and "
+        "endpoints waited for a CPU, so that the measurement is not precise enough to be judged. "
         "It says nothing against the network or the bounds.",
     ),
 )

@@ -51,6 +51,8 @@ def build_plan(scenario: Scenario) -> Plan:
                     if program.ready_port is None
                     else {"tcp_port": program.ready_port, "timeout_ms": 10_000},
                     "start_ns": program.start_ns or None,
+                    # A client of a broker, perhaps: it finds it.
+                    "after_ready": program.ready_port is None,
                 }
             )
     controller = switches.program(scenario)

@@ -4,7 +4,7 @@ use super::Core;
 use super::receiver::{Message, ReceiverState};
 use super::source::{Outgoing, SourceState};
 use crate::plan::MqttClient;
-use crate::record::Kind;
+use crate::record::{FLAG_HELD, Kind, Record};
 use crate::session::{Event, Session};
 use crate::sockets::{is_pause, port_of};
 use crate::sys::{Interest, Ready};
@@ -293,7 +293,8 @@ impl<'p> Client<'p> {
         }
         self.pending.push_back(outgoing);
         self.publish_pending(core)?;
-        if let (false, Some(source)) = (self.pending.is_empty(), &mut self.source) {
+        if let (Some(last), Some(source)) = (self.pending.back_mut(), &mut self.source) {
+            last.held = true;
             source.deferred += 1;
         }
         Ok(())
@@ -325,9 +326,11 @@ impl<'p> Client<'p> {
                 sequence,
                 nominal_ns,
                 planned_ns,
+                held,
             } = outgoing;
-            core.recorder
-                .push(&source.record(Kind::Sent, self.qos, sequence, nominal_ns, now_ns));
+            let record = source.record(Kind::Sent, self.qos, sequence, nominal_ns, now_ns);
+            let flags = if held { FLAG_HELD } else { 0 };
+            core.recorder.push(&Record { flags, ..record });
             core.lateness
                 .enter(u64::try_from(now_ns - planned_ns).unwrap_or(0));
         }

@@ -11,6 +11,8 @@ pub(super) struct Outgoing {
     pub(super) sequence: u32,
     pub(super) nominal_ns: i64,
     pub(super) planned_ns: i64,
+    /// It waits for room, in the socket or at the broker.
+    pub(super) held: bool,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ impl SourceState {
             sequence: self.sequence,
             nominal_ns: since(self.start_ns, due.nominal_ns),
             planned_ns: since(self.start_ns, due.planned_ns),
+            held: false,
         };
         self.sequence = self.sequence.wrapping_add(1);
         self.next = self.releases.as_mut().and_then(Iterator::next);

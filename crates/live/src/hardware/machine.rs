@@ -67,6 +67,7 @@ pub(crate) fn program(host: &HostPlan, plan: &MachinePlan) -> ProgramPlan {
         essential: true,
         ready: None,
         start_ns: None,
+        after_ready: false,
         stop_grace_ns: plan.shutdown_ns,
     }
 }

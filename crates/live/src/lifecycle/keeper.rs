@@ -381,7 +381,7 @@ impl Keeper {
                 let time = u64::try_from(world.time).unwrap_or(0);
                 let begun = world
                     .programs
-                    .start_due(world.nodes, Some(time))
+                    .start_due(world.nodes, Some(time), true)
                     .and_then(|()| match &mut world.traffic {
                         Some(traffic) => traffic.spawn(&host.name).map(drop),
                         None => Ok(()),

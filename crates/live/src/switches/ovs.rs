@@ -88,6 +88,7 @@ pub(crate) fn daemons(plan: &Plan) -> Vec<ProgramPlan> {
             timeout_ms: START_MS,
         }),
         start_ns: None,
+        after_ready: false,
         stop_grace_ns: 2_000_000_000,
     };
     let server = vec![path("conf.db"), format!("--remote=punix:{}", path("db.sock"))];

@@ -1,0 +1,117 @@
+"""Whose doing a run's late messages were: sources that sent more than they declare, and the machine, which then disturbed the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from timebound.engine.figures import micros
+from timebound.engine.late import MACHINE
+
+if TYPE_CHECKING:
+    from timebound.engine.summary import Results
+
+NAMED = 3
+"""Sources that are named for one flow."""
+LEAST_SHARE = 0.1
+"""A run is disturbed when the machine made this share of its late messages late: one hiccup among a thousand says nothing about the others."""
+
+
+def exceeders(results: Results, paths: Mapping[str, Mapping[str, Iterable[str]]]) -> dict[str, list[dict[str, Any]]]:
+    """Port -> streams over it that came less regularly than declared, the worst first."""
+    measured, streams = results.measured, results.prediction.streams
+    if measured is None:
+        return {}
+    late = _released_late(results)
+    found = []
+    for name, seen in measured.arrivals.items():
+        stream = streams[name]
+        if seen.jitter_ns is None or stream.period_ns is None or seen.jitter_ns <= stream.jitter_ns:
+            continue
+        more = seen.jitter_ns - stream.jitter_ns
+        entry = {
+            "stream": name,
+            "source": stream.source,
+            "declared_jitter_us": micros(stream.jitter_ns),
+            "observed_jitter_us": micros(seen.jitter_ns),
+            "released_late": 2 * late.get(name, 0) >= more,
+        }
+        found.append((more, entry))
+    by_port: dict[str, list[dict[str, Any]]] = {}
+    for _, entry in sorted(found, key=lambda each: -each[0]):
+        for port in {port for path in paths.get(str(entry["stream"]), {}).values() for port in path}:
+            by_port.setdefault(port, []).append(entry)
+    return by_port
+
+
+def _released_late(results: Results) -> dict[str, int]:
+    """Stream of a publisher of ours -> by how much it released a message later than its jitter, at most, though its connection would have taken it."""
+    import polars as pl
+
+    plan, measured = results.prediction.plan, results.measured
+    assert measured is not None
+    told = {order["node"] for order in measured.live.get("lifecycle") or []}
+    slow = told | {host.name for host in plan.scenario.hosts if host.is_limited}
+    flows = {flow.name: flow for flow in plan.scenario.flows if flow.source not in slow}
+    table = measured.messages
+    if table.is_empty():
+        return {}
+    waited = (pl.col("sent_ns") - pl.col("released_ns")).max()
+    released = dict(table.filter(~pl.col("held")).group_by("flow").agg(waited).iter_rows())
+    return {
+        parts[0].stream: released[name] - (flows[name].jitter_ns or 0)
+        for (name, _), parts in plan.segments.items()
+        if parts and name in flows and released.get(name) is not None
+    }
+
+
+def named(by_port: Mapping[str, list[dict[str, Any]]], ports: Iterable[str]) -> list[dict[str, Any]]:
+    """Those that share a port with a flow, the worst first."""
+    entries = {entry["stream"]: entry for port in ports for entry in by_port.get(port, [])}
+    worst = sorted(entries.values(), key=lambda entry: entry["declared_jitter_us"] - entry["observed_jitter_us"])
+    return worst[:NAMED]
+
+
+def exceeded_words(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Who sent more than declared, in one clause."""
+    return ", ".join(
+        f"{entry['stream']} of {entry['source']} came with {_length(entry['observed_jitter_us'])} of jitter where "
+        f"{_length(entry['declared_jitter_us'])} are declared"
+        for entry in entries
+    )
+
+
+def by_machine(flow: Mapping[str, Any]) -> int:
+    """How many of a flow's late messages the machine made late, our own publishers included."""
+    late = flow["late_by"] or {}
+    count: int = sum(late.get(name, 0) for name in MACHINE)
+    if any(entry["released_late"] for entry in flow["exceeded_by"]):
+        count += late.get("arrivals", 0)
+    return count
+
+
+def reasons(flows: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Why the run is disturbed although the emulator kept within its limits; empty where it is not."""
+    late = [flow for flow in flows if flow["late"]]
+    count, all_late = sum(by_machine(flow) for flow in late), sum(flow["late"] for flow in late)
+    if not count or count < LEAST_SHARE * all_late:
+        return []
+    worst = max(late, key=by_machine)
+    said = [
+        f"{count} of {all_late} late messages were late by this machine, first {worst['flow']} at {worst['receiver']}: {worst['late_reason']}"
+    ]
+    waits = [
+        (wait, f"{whom} of {node['node']}")
+        for node in nodes
+        for whom, wait in (("programs", node["wait_s"]["programs"]), ("clients", node["wait_s"]["clients"]))
+        if wait is not None and wait >= 0.01
+    ]
+    # Where clients share a process all nodes have the same figure: said once.
+    top = list({round(wait, 3): text for wait, text in sorted(waits)}.items())[-NAMED:]
+    if top:
+        said.append(f"waited for a CPU: {', '.join(f'{text} {wait:.2f} s' for wait, text in reversed(top))}")
+    return said
+
+
+def _length(micro: float) -> str:
+    return f"{micro:.4g} us" if micro < 1000 else f"{micro / 1e3:.4g} ms" if micro < 1e6 else f"{micro / 1e6:.4g} s"
