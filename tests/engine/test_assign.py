@@ -176,3 +176,34 @@ def test_the_document_is_plain_json_and_the_same_twice() -> None:
     assert documents[0]["missed"]["after"] == [] or len(documents[0]["missed"]["after"]) <= len(
         documents[0]["missed"]["before"]
     )
+
+
+RING = """name: ring
+network:
+  defaults: {link: {rate: 100 Mbit/s, delay: 5 us}}
+  nodes: {"h[1-4]": host, "s[1-4]": switch}
+  links: [[h1, s1], [h2, s2], [h3, s3], [h4, s4], [s1, s2], [s2, s3], [s3, s4], [s4, s1]]
+flows:
+  - {name: f0, from: h2, to: h4, size: 20000 B, period: 5 ms, deadline: 1000 us, priority: 3}
+  - {name: f1, from: h1, to: h3, size: 200 B, period: 5 ms, deadline: 300 us, priority: 3}
+  - {name: f2, from: h2, to: h1, size: 6000 B, period: 10 ms, deadline: 1000 us, priority: 2}
+stack: udp
+"""
+
+
+@pytest.mark.parametrize("slow", ["s1, s2", "s2, s3", "s3, s4", "s4, s1"])
+def test_new_ways_make_no_flow_that_misses_its_deadline_later_still(slow: str) -> None:
+    found = assign(load(RING.replace(f"[{slow}]", f"{{between: [{slow}], rate: 10 Mbit/s}}")), {"routes"})
+    for old, new in zip(found.before["flows"], found.after["flows"], strict=True):
+        then, now, deadline = old["end_to_end_us"]["bound"], new["end_to_end_us"]["bound"], new["deadline_us"]
+        assert now is not None and (now <= deadline or now <= then), new["flow"]
+
+
+def test_the_core_takes_no_ways_that_raise_a_bound_that_is_missed_already() -> None:
+    plan = plan_of(load(RING.replace("[s4, s1]", "{between: [s4, s1], rate: 10 Mbit/s}")))
+    options = Task(plan, predict(plan)).options({"routes"}, "best")
+    found = network_of(plan).assign(options)
+    for wanted, before, after in zip(
+        options["requirements"], found["before"]["latencies"], found["after"]["latencies"], strict=True
+    ):
+        assert after["bound_ns"] <= max(before["bound_ns"], wanted["deadline_ns"]), wanted["name"]

@@ -5,9 +5,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use support::{BYTE_PER_NANO, Builder, Draws, alone};
-use timebound_bounds::assign::{Assignment, Limits, PriorityMethod, Task, Wanted, assign};
+use timebound_bounds::assign::{Assignment, Latency, Limits, PriorityMethod, Task, Wanted, assign};
 use timebound_bounds::{Analysis, analyse};
-use timebound_model::{Arrival, Class, Network, NodeId, NodeKind, PortId, compile};
+use timebound_model::{Arrival, Class, Network, NodeId, NodeKind, PortId, Span, compile};
 
 fn wanted(limits: Limits) -> Wanted {
     Wanted {
@@ -257,6 +257,37 @@ fn no_search_is_ever_worse_than_the_shortest_ways() {
         assert!(found.after.missed.len() <= found.before.missed.len());
         assert_eq!(found, run(&network, limits), "the same twice");
     }
+}
+
+#[test]
+fn new_ways_take_nothing_from_who_misses_a_deadline_already() {
+    let mut draws = Draws(11);
+    let (mut taken, mut kept) = (0, 0);
+    for _ in 0..400 {
+        let network = compile(&meshed(&mut draws).declaration).expect("a network");
+        let mut task = Task::per_stream(&network);
+        task.options = alone();
+        for requirement in &mut task.requirements {
+            requirement.deadline = Some(Span(draws.within(10, 200)));
+        }
+        let found = run_with(&network, &task, &wanted(Limits::default()));
+        let (before, after) = (&found.before, &found.after);
+        for index in &after.missed {
+            assert!(before.missed.contains(index), "a deadline was met");
+            match (&before.latencies[*index], &after.latencies[*index]) {
+                (Latency::Bound(then), Latency::Bound(now)) => assert!(now <= then, "{now:?} after {then:?}"),
+                (Latency::Bound(then), Latency::None(reason)) => panic!("{reason} after {then:?}"),
+                (Latency::None(_), _) => {}
+            }
+        }
+        let changes = found
+            .routing
+            .as_ref()
+            .is_some_and(|routing| !routing.ways.is_empty());
+        taken += u32::from(changes);
+        kept += u32::from(found.kept_routes.is_some());
+    }
+    assert!(taken > 20 && kept > 5, "{taken} taken, {kept} kept");
 }
 
 /// A square of switches: from s0 to s3 over s1 or over s2, which is `far` longer. `one` and `two` have a host each.

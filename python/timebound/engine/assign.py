@@ -91,7 +91,7 @@ def assign(
         # The core was told what brokers take as it was before: the prediction has the last word.
         if found is None or len(_missed(summary)) < len(_missed(after)):
             found = answer
-            if len(_missed(summary)) <= len(_missed(before)):
+            if len(_missed(summary)) <= len(_missed(before)) and ("priorities" in parts or not _worse(before, summary)):
                 changes, changed, second, after = new, with_new, prediction, summary
         again = Task(plan, prediction).options(parts, by)
         if again == options or found["stopped"]:
@@ -293,6 +293,17 @@ def _worst(prediction: Prediction) -> dict[str, Any] | None:
 def _missed(summary: dict[str, Any]) -> list[str]:
     """Flows at receivers whose deadline is not promised."""
     return [f"{flow['flow']} at {flow['receiver']}" for flow in summary["flows"] if _misses(flow)]
+
+
+def _worse(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Flows at receivers whose deadline was promised before and is not after, or is missed by more: new ways take nothing from anybody."""
+    found = []
+    for old, new in zip(before["flows"], after["flows"], strict=True):
+        then, now = old["end_to_end_us"]["bound"], new["end_to_end_us"]["bound"]
+        later = then is not None and (now is None or now > then)
+        if _misses(new) and (later or not _misses(old)):
+            found.append(f"{new['flow']} at {new['receiver']}")
+    return found
 
 
 def _misses(flow: dict[str, Any]) -> bool:

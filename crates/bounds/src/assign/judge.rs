@@ -31,6 +31,19 @@ pub struct Judged {
     pub analysis: Analysis,
 }
 
+impl Judged {
+    /// Requirements that are worse off than `before`: missed and met then, or missed by more. What has no deadline asks for nothing.
+    pub(super) fn worse_than(&self, before: &Self) -> Vec<usize> {
+        let later = |index: &usize| match (&self.latencies[*index], &before.latencies[*index]) {
+            (Latency::Bound(now), Latency::Bound(then)) => now > then,
+            (Latency::None(_), Latency::Bound(_)) => true,
+            (_, Latency::None(_)) => false,
+        };
+        let worse = |index: &usize| before.missed.binary_search(index).is_err() || later(index);
+        self.missed.iter().copied().filter(worse).collect()
+    }
+}
+
 /// A network that is changed and judged again and again.
 pub(super) struct Judge<'a> {
     pub(super) network: Network,

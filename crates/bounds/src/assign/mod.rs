@@ -58,7 +58,8 @@ pub struct Assignment {
     pub analyses: u64,
 }
 
-/// Assigns routes, then classes on them; new routes are taken only where no more deadlines are missed than without them.
+/// Assigns routes, then classes on them; new routes are taken only where no deadline is missed that was met without them, and none by more
+/// (with classes: or where fewer deadlines are missed altogether).
 ///
 /// # Errors
 /// A task that does not fit the network; see [`Task::check`].
@@ -130,7 +131,10 @@ fn set_routes(judge: &mut judge::Judge<'_>, found: &mut Assignment, wanted: &Wan
         };
         judge.set_trees(&old);
         judge.set_classes(&found.classes);
-        if judged.missed.len() <= found.after.missed.len() {
+        let worse = judged.worse_than(&found.after);
+        // Classes may be given to others where more deadlines are met that way; new ways alone take nothing from anybody.
+        let fewer = chosen.is_some() && judged.missed.len() < found.after.missed.len();
+        if worse.is_empty() || fewer {
             found.after = judged;
             found.trees = trees;
             if let Some(chosen) = chosen {
@@ -141,13 +145,19 @@ fn set_routes(judge: &mut judge::Judge<'_>, found: &mut Assignment, wanted: &Wan
             found.kept_routes = None;
             break;
         }
-        found.kept_routes = Some(format!(
-            "the routes with the least worst utilisation would miss {} deadlines in place of {}",
-            judged.missed.len(),
-            found.after.missed.len()
-        ));
+        let (now, then) = (judged.missed.len(), found.after.missed.len());
+        found.kept_routes = Some(if now == then {
+            format!(
+                "the routes with the least worst utilisation would miss {} deadlines by more, or others",
+                worse.len()
+            )
+        } else {
+            format!(
+                "the routes with the least worst utilisation would miss {now} deadlines in place of {then}"
+            )
+        });
         let known = pinned.len();
-        pinned.extend(routing.moved_for(judge.task, &judged, &found.after));
+        pinned.extend(routing.moved_for(judge.task, &judged, &found.after, &trees));
         pinned.sort_unstable();
         pinned.dedup();
         if pinned.len() == known || judge.stopped {

@@ -11,6 +11,7 @@ mod space;
 use super::judge::{Judge, Judged};
 use super::task::Task;
 use space::Space;
+use std::collections::BTreeSet;
 use timebound_model::{PortId, StreamId, Tree};
 
 /// How far to look. All limits are counts, so that the same task gives the same routes on every machine.
@@ -95,17 +96,28 @@ impl Routing {
         self
     }
 
-    /// Bundles whose new way may be why requirements are missed that were met before.
-    pub(super) fn moved_for(&self, task: &Task, now: &Judged, before: &Judged) -> Vec<usize> {
-        let newly = now
-            .missed
+    /// Bundles whose new way may be why requirements are worse off than before: their own, else those that now share a port with them.
+    /// `trees`: all ways as they are with the new ones.
+    pub(super) fn moved_for(&self, task: &Task, now: &Judged, before: &Judged, trees: &[Tree]) -> Vec<usize> {
+        let streams: Vec<StreamId> = now
+            .worse_than(before)
             .iter()
-            .filter(|index| before.missed.binary_search(index).is_err());
-        let streams: Vec<StreamId> = newly
             .flat_map(|index| task.requirements[*index].parts.iter().map(|part| part.0))
             .collect();
-        let touched = |way: &&Way| way.trees.iter().any(|(stream, _)| streams.contains(stream));
-        self.ways.iter().filter(touched).map(|way| way.bundle).collect()
+        let own = |way: &&Way| way.trees.iter().any(|(stream, _)| streams.contains(stream));
+        let moved: Vec<usize> = self.ways.iter().filter(own).map(|way| way.bundle).collect();
+        if !moved.is_empty() {
+            return moved;
+        }
+        let ports: BTreeSet<PortId> = streams
+            .iter()
+            .flat_map(|stream| trees[stream.index()].hops.iter().map(|hop| hop.port))
+            .collect();
+        let beside = |way: &&Way| {
+            let mut hops = way.trees.iter().flat_map(|(_, tree)| &tree.hops);
+            hops.any(|hop| ports.contains(&hop.port))
+        };
+        self.ways.iter().filter(beside).map(|way| way.bundle).collect()
     }
 }
 
