@@ -355,6 +355,9 @@ impl Piece {
     }
 }
 
+/// Links, and what each holds back.
+pub(crate) type Held = Vec<(u32, u64)>;
+
 /// A level in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Shaped {
@@ -374,7 +377,7 @@ impl Shaped {
         }
     }
     /// By link, what is held back of the class within one window and of more urgent ones within another.
-    pub(crate) fn held(&self, same: u64, higher: u64) -> (Vec<(u32, u64)>, Vec<(u32, u64)>) {
+    pub(crate) fn held(&self, same: u64, higher: u64) -> (Held, Held) {
         let of_class = |piece: &Piece| match piece.line {
             Some(line) => piece.within(same).saturating_sub(line.at(same)),
             None => piece.held(same),

@@ -49,7 +49,7 @@ pub(super) fn shares(pass: &Propagation<'_>, effort: u64) -> (Vec<Option<Starts>
         };
         shares[layout.flows_of[bill.stream].clone()].fill(Some(starts));
     }
-    let partial = (looked_at.len() < bills.len()).then(|| LookedAt {
+    let partial = (looked_at.len() < bills.len()).then_some(LookedAt {
         streams: looked_at.len(),
         of: bills.len(),
     });

@@ -265,6 +265,7 @@ pub(crate) fn examine(network: &Network, bytes: &mut Bytes<'_>) -> usize {
         assume_best_effort: !bytes.0.len().is_multiple_of(4),
         jitter_override: Clone::clone(&jitter_override),
         threads: 1 + bytes.0.len() % 2,
+        effort: Options::EFFORT,
     };
     let explainers = [Method::Bound, Method::Holistic, Method::Calculus]
         .map(|method| Explainer::new(network, &options(method)));
