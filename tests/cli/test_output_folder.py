@@ -352,6 +352,27 @@ def test_a_folder_in_use_is_refused_before_anything_else(
     assert "another run is writing" in capsys.readouterr().err
 
 
+def test_a_file_of_the_user_in_a_folder_that_is_emptied_whole_is_refused(plant: str, tmp_path: Path) -> None:
+    from timebound.engine import folder as folders
+    from timebound.engine.runs import plan_of
+    from timebound.scenario import load
+
+    plan = plan_of(load(plant, {"stack.mqtt.clients": "per-node"}))
+    claim = written.claim(plan, {"predict", "emulate"})
+    folder = folders.prepare(tmp_path / "run", claim)
+    (folder / "endpoints").mkdir()
+    (folder / "endpoints" / "0.bin").write_text("ours")
+    with files.Place(folder) as place:
+        files.close_list(place)
+    (folder / "endpoints" / "notes.txt").write_text("mine")
+    with pytest.raises(files.FolderError, match=r"notes\.txt is there"):
+        folders.prepare(folder, claim)
+    assert (folder / "endpoints" / "notes.txt").read_text() == "mine"
+    (folder / "endpoints" / "notes.txt").unlink()
+    folders.prepare(folder, claim)
+    assert not (folder / "endpoints").exists()
+
+
 def test_the_names_of_figures_are_those_of_the_report() -> None:
     assert set(former.FIGURES) == set(FIGURES)
     assert set(written.REPORT) == set(former.REPORT)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from timebound.engine.emulate import endpoint_processes
 from timebound.files import REPORT, Claim
 from timebound.scenario.builtin import builtin_name
 from timebound.scenario.model import Scenario
@@ -31,7 +32,9 @@ def claim(plan: Plan, parts: Iterable[str], *, paired: bool = False) -> Claim:
     if "simulate" in parts:
         files += SIMULATED
     if "emulate" in parts:
-        files += [*_held(plan), *MEASURED, *(f"endpoints/{number}.bin" for number in range(len(plan.scenario.hosts)))]
+        files += [*_held(plan), *MEASURED]
+        # The folder is emptied whole before it is used (crates/live/src/traffic).
+        files += ["endpoints/*"] if endpoint_processes(plan.scenario) == "per-node" else []
         files += ["packets.parquet"] if plan.scenario.run.captures else []
         files += ["pair.json"] if paired else []
     return _claim(plan.scenario, parts, files)
