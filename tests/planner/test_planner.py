@@ -78,6 +78,16 @@ def test_a_deadline_that_cannot_be_kept_is_refused_with_whose_where_and_by_how_m
     assert "more than its deadline of 2 ms" in refused.reason and "from the publisher to the broker" in refused.reason
 
 
+def test_a_message_beyond_ten_segments_counts_the_rounds_of_somebody_elses_window() -> None:
+    # By their frames alone 30 kB every second would be there within 60 ms; a real client's TCP sends ten segments and waits.
+    table, publisher, _ = pair(size_bytes=30_000, period_ns=1000 * MS, deadline_ns=60 * MS)
+    world = table.world()
+    refused = decide(world, State(), [publisher]).refused[publisher]
+    assert refused.outcome is Outcome.REFUSED and "more than its deadline of 60 ms" in refused.reason
+    table, publisher, _ = pair(size_bytes=30_000, period_ns=1000 * MS, deadline_ns=300 * MS)
+    assert publisher not in decide(table.world(), State(), [publisher]).refused
+
+
 def test_who_would_break_another_is_refused_and_the_other_keeps_its_promise() -> None:
     table, publisher, subscriber = pair(deadline_ns=13 * MS, priority=2)
     world = table.world()
@@ -98,7 +108,11 @@ def test_who_would_break_another_is_refused_and_the_other_keeps_its_promise() ->
 
 @pytest.mark.parametrize(
     "asked",
-    [{"deadline_ns": 2 * MS}, {"deadline_ns": 4 * MS, "priority": 6}, {"size_bytes": 30_000, "deadline_ns": 60 * MS}],
+    [
+        {"deadline_ns": 2 * MS},
+        {"deadline_ns": 4 * MS, "priority": 6},
+        {"size_bytes": 13_000, "period_ns": 8 * MS, "deadline_ns": 60 * MS},
+    ],
 )
 def test_what_is_offered_is_admitted_when_asked_for(asked: dict[str, object]) -> None:
     table, publisher, _ = pair(**asked)

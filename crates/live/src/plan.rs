@@ -163,6 +163,9 @@ pub struct HostPlan {
     /// `net.*` settings of the node, e.g. `{"net.ipv4.tcp_congestion_control": "cubic"}`. Others are refused.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
+    /// Peer -> segments that TCP may send to it, and let it send, before the first acknowledgement. Others: as the kernel has it (ten).
+    #[serde(default)]
+    pub windows: BTreeMap<Ipv4Addr, (u32, u32)>,
     /// Host name of what runs in it; its name where null.
     #[serde(default)]
     pub hostname: Option<String>,

@@ -85,6 +85,7 @@ def _stage(part: dict[str, Any]) -> str:
 def _step(step: dict[str, Any]) -> str:
     words = {
         "network": f"{step['name']} over the network",
+        "window": f"TCP's {step['name']}",
         "broker": f"broker {step['name']}",
         "host": "the client's host, as declared",
     }
@@ -107,11 +108,23 @@ def _segment(
         f"    bound {_time(explanation['from_actual_ns'])} from the release ({each}), best case {_time(explanation['best_case_ns'])}; "
         f"frame of {explanation['frame_bytes']} bytes, class {explanation['class']}",
     ]
-    if first and explanation["source_jitter_ns"]:
-        lines.append(_row("+", explanation["source_jitter_ns"], "release jitter, where the nominal release counts", 4))
+    window = segment["window"]
+    # Waiting for the window is jitter of the frames on the network.
+    jitter = explanation["source_jitter_ns"] - (0 if window is None else window["wait_ns"])
+    if first and jitter:
+        lines.append(_row("+", jitter, "release jitter, where the nominal release counts", 4))
+    if window is not None:
+        lines.append(_row("+", window["wait_ns"], _window(window), 4))
     for hop in explanation["hops"]:
         lines += _hop(hop)
     return lines
+
+
+def _window(window: dict[str, Any]) -> str:
+    rounds = "1 round" if window["rounds"] == 1 else f"{window['rounds']} rounds"
+    return (
+        f"TCP's window of {window['segments']} segments: {rounds} of {_time(window['round_ns'])} ({window['reason']})"
+    )
 
 
 def _hop(hop: dict[str, Any]) -> list[str]:

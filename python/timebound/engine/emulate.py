@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from timebound.engine import registry
+from timebound.engine import registry, tcp
 from timebound.engine.control import ControlError
 from timebound.engine.nodes import host_plan
 from timebound.engine.pair import Pair, PairError
 from timebound.engine.predict import Prediction
 from timebound.files import Place
-from timebound.scenario.model import Event, MqttStack, Scenario
+from timebound.scenario.model import Event, MqttStack, Node, Scenario
 from timebound.stacks import hardware, switches
 
 SETTLE_NS = 1_000_000_000
@@ -92,7 +92,7 @@ def emulation_plan(
         "network": prediction.network.declaration,
         "hosts": [
             {
-                **host_plan(node, plan.addresses[node.name], plan.hosts.get(node.name, {})),
+                **host_plan(node, plan.addresses[node.name], _given(prediction, node)),
                 "mac": node.mac,
                 "hardware": hardware.host_plan(node, plan, take_interfaces),
             }
@@ -120,6 +120,14 @@ def emulation_plan(
         "lifecycle": [{"at_ns": e.at_ns, "node": e.node, "order": e.order} for e in scenario.node_events],
         "log_limit_bytes": run.log_limit_bytes,
     }
+
+
+def _given(prediction: Prediction, node: Node) -> dict[str, Any]:
+    """What follows from network and connections for a host."""
+    given, transport = prediction.plan.hosts.get(node.name, {}), tcp.host_plan(prediction, node)
+    if "sysctls" not in transport:
+        return given
+    return {**given, **transport, "sysctls": {**transport["sysctls"], **given.get("sysctls", {})}}
 
 
 def endpoint_processes(scenario: Scenario) -> str:

@@ -30,9 +30,9 @@ Covers = Literal["everything", "declared", "measured", "network"]
 class StepBound:
     """One step of a stage; `bound_ns` is None where it has no bound, or where nothing is known of a broker."""
 
-    kind: Literal["network", "broker", "host"]
+    kind: Literal["network", "window", "broker", "host"]
     name: str
-    """The stream and where it goes, the broker's node, or empty."""
+    """The stream and where it goes, TCP's window and its rounds, the broker's node, or empty."""
     bound_ns: int | None
 
 
@@ -115,7 +115,12 @@ def end_to_end(
                     span = outcome.actual_ns if begun else outcome.nominal_ns
                     if not begun and outcome.nominal_ns is not None and outcome.actual_ns is not None:
                         jitter = outcome.nominal_ns - outcome.actual_ns
-                    steps.append(StepBound("network", f"{stream} to {destination}", span))
+                    rounds = prediction.windows.rounds.get(stream)
+                    if span is not None and rounds is not None and rounds.wait_ns:
+                        steps.append(StepBound("network", f"{stream} to {destination}", span - rounds.wait_ns))
+                        steps.append(StepBound("window", f"{rounds.text}; {rounds.reason}", rounds.wait_ns))
+                    else:
+                        steps.append(StepBound("network", f"{stream} to {destination}", span))
                     reason = reason or outcome.reason
                 case Waiting(span_ns):
                     span = span_ns

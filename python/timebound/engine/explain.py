@@ -35,11 +35,16 @@ def by_method(prediction: Prediction) -> Methods:
     for method in METHODS:
         analysis = prediction.steady.bounds({}, method)
         found[method] = {
-            (stream["stream"], leaf["receiver"]): leaf["outcome"].get("from_actual_ns")
+            (stream["stream"], leaf["receiver"]): _waited(prediction, stream["stream"], leaf["outcome"])
             for stream in analysis["streams"]
             for leaf in stream["leaves"]
         }
     return found
+
+
+def _waited(prediction: Prediction, stream: str, outcome: dict[str, Any]) -> int | None:
+    span: int | None = outcome.get("from_actual_ns")
+    return None if span is None else span + prediction.windows.waits.get(stream, 0)
 
 
 def pairs_of(prediction: Prediction, names: Iterable[str]) -> list[Key]:
@@ -117,6 +122,7 @@ def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> 
                     "destination": segment.destination,
                     "explanation": answer["explanation"],
                     "reason": outcome.reason or answer["reason"],
+                    "window": window_of(prediction, segment.stream),
                 }
             )
         found.append(
@@ -144,6 +150,20 @@ def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> 
             }
         )
     return found
+
+
+def window_of(prediction: Prediction, stream: str) -> dict[str, Any] | None:
+    """What TCP's window adds to a segment's bound: rounds in which its last frames wait for acknowledgements."""
+    rounds = prediction.windows.rounds.get(stream)
+    if rounds is None or not rounds.wait_ns:
+        return None
+    return {
+        "segments": rounds.segments,
+        "rounds": rounds.count,
+        "round_ns": rounds.round_ns,
+        "wait_ns": rounds.wait_ns,
+        "reason": rounds.reason,
+    }
 
 
 def _note_slots(prediction: Prediction, explanation: dict[str, Any] | None) -> None:

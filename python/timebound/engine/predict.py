@@ -19,6 +19,7 @@ from typing import Any
 from timebound.engine.core import Network
 from timebound.engine.orders import Orders
 from timebound.engine.servers import Servers
+from timebound.engine.windows import Windows
 from timebound.scenario.units import LONGEST_NS
 from timebound.stacks import Follows, Plan, Segment, Stream
 
@@ -57,6 +58,8 @@ class Prediction:
     """The brokers whose service times are known, with their response times."""
     orders: Orders = field(default_factory=Orders)
     """Hosts that are stopped or paused by schedule."""
+    windows: Windows = field(default_factory=Windows)
+    """Windows of TCP that may hold segments back."""
     effort: int | None = None
     """See `predict`."""
     looked_at: dict[str, int] | None = None
@@ -87,7 +90,7 @@ class Prediction:
         steady = self.steady
         if larger:
             steady = Network(self.plan, _steady(self.plan, streams, self.orders), self.effort)
-        found = outcomes_of(steady.bounds(later), streams)
+        found = self.windows.observed(streams, later, outcomes_of(steady.bounds(later), streams))
         return {
             # What has no bound as declared has none for later or larger frames.
             key: self.outcomes[key] if self.outcomes[key].reason else outcome
@@ -133,7 +136,7 @@ def predict(
     if method != "bound" and (paths or plan.scenario.events or orders):
         raise ValueError(f"paths, and networks that change, have their bounds by the method bound, not {method}")
     streams = {stream.name: stream for stream in plan.streams}
-    servers, causes = Servers(plan), _Causes(orders, streams)
+    servers, causes, windows = Servers(plan), _Causes(orders, streams), Windows.of(plan)
     known = below or {}
     declared = dict(streams)
     rounds = 0
@@ -147,10 +150,11 @@ def predict(
         broken: dict[str, Outcome] = {}
         while not broken:
             rounds += 1
-            analysis = network.brief(jitters, method)
+            analysis = network.brief(windows.written(jitters, streams), method)
             outcomes = causes.cut(_brief_outcomes(analysis, streams))
             causes.note(outcomes)
             slower = servers.update(outcomes)
+            held, stuck = windows.update(streams, jitters, outcomes)
             if rounds > MOST_ROUNDS:
                 for broker in slower:
                     servers.fail(broker, f"response times of broker {broker} {_UNSETTLED}")
@@ -167,13 +171,21 @@ def predict(
                 if rounds > MOST_ROUNDS or jitter > LONGEST_NS
             }
             broken |= {
+                name: Outcome("no-finite-bound", reason=reason) for name, reason in stuck.items() if name not in broken
+            }
+            if rounds > MOST_ROUNDS and held:
+                broken |= {
+                    name: Outcome("no-finite-bound", reason=f"waits of {name} for TCP's window {_UNSETTLED}")
+                    for name in windows.waits
+                }
+            broken |= {
                 name: Outcome(
                     "no-finite-bound", reason=f"several packets of {name} could share a segment, which is not declared"
                 )
                 for name, jitter in arrivals.items()
                 if name not in broken and isinstance(jitter, int) and _meet(streams[name], jitter)
             }
-            if not later and not slower:
+            if not later and not slower and not held:
                 break
             jitters |= later
         for name, jitter in jitters.items():
@@ -182,27 +194,41 @@ def predict(
             break
         for name, outcome in broken.items():
             follows = streams[name].follows
-            assert follows is not None
-            key = (follows.stream or name, follows.destination)
-            causes.broken[name] = causes.of(key, outcome) if follows.through is None else outcome
+            if follows is None or follows.through is not None:
+                causes.broken[name] = outcome
+            else:
+                causes.broken[name] = causes.of((follows.stream or name, follows.destination), outcome)
             streams[name] = _unbounded(streams[name])
+    for name, jitter in windows.written({}, streams).items():
+        streams[name] = replace(streams[name], jitter_ns=jitter)
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     if not paths and not plan.scenario.events and not orders:
-        found = {key: causes.of(key, outcome) for key, outcome in outcomes.items()}
+        found = windows.added({key: causes.of(key, outcome) for key, outcome in outcomes.items()})
         looked_at = analysis.get("looked_at")
         return Prediction(
-            plan, network, streams, found, analysis["ports"], rounds, network, servers, orders, effort, looked_at
+            plan,
+            network,
+            streams,
+            found,
+            analysis["ports"],
+            rounds,
+            network,
+            servers,
+            orders,
+            windows,
+            effort,
+            looked_at,
         )
     changes = bool(plan.scenario.events or orders)
     steady = Network(plan, _steady(plan, streams, orders), effort) if changes else None
     network = Network(plan, _declaration(plan, streams), effort)
     analysis = (steady or network).bounds({})
     outcomes = causes.cut(outcomes_of(analysis, streams))
-    found = {key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()}
+    found = windows.added({key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()})
     ports = loaded(plan, declared, orders, streams, analysis["ports"])
     looked_at = analysis.get("looked_at")
     return Prediction(
-        plan, network, streams, found, ports, rounds, steady or network, servers, orders, effort, looked_at
+        plan, network, streams, found, ports, rounds, steady or network, servers, orders, windows, effort, looked_at
     )
 
 

@@ -306,6 +306,7 @@ class _Entry:
             "declared_jitter_us": micros(stream.jitter_ns) if stream.period_ns is not None else None,
             "observed_jitter_us": micros(jitter),
             "kept": None if jitter is None or stream.period_ns is None else jitter <= stream.jitter_ns,
+            "window": _window(self.results.prediction, segment.stream),
             "reason": declared.reason,
             "path": self.paths.get(segment.stream, {}).get(segment.destination, []),
         }
@@ -427,3 +428,12 @@ class _Entry:
         if self.results.measured is not None and entry["received"] is None and not self._is_seen(entry):
             return "unmeasured"
         return "met"
+
+
+def _window(prediction: Prediction, stream: str) -> dict[str, Any] | None:
+    """The rounds for which TCP's window holds a message's last segments back; they are part of the bound."""
+    found = explain.window_of(prediction, stream)
+    if found is None:
+        return None
+    spans = {f"{key}_us": micros(found[f"{key}_ns"]) for key in ("round", "wait")}
+    return {"segments": found["segments"], "rounds": found["rounds"], **spans, "reason": found["reason"]}

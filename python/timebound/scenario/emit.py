@@ -30,6 +30,7 @@ from timebound.scenario.model import (
     Scenario,
     Stack,
 )
+from timebound.scenario.shape_tcp import emit_tcp
 from timebound.scenario.units import format_frequency, format_rate, format_share, format_size, format_time
 
 _PLAIN = re.compile(r"[A-Za-z0-9µ][A-Za-z0-9_./%µ>\- ]*")
@@ -147,6 +148,8 @@ def _node(node: Node, scenario: Scenario) -> dict[str, Any]:
         entry["address"] = node.address
     if node.kind == "host":
         entry["mtu"] = node.mtu
+    if node.tcp is not None:
+        entry["tcp"] = emit_tcp(node.tcp)
     if node.cpu_share is not None:
         entry["cpu"] = format_share(node.cpu_share)
     if node.cpu_hz is not None:

@@ -17,6 +17,7 @@ from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.model_hardware import Computer, Interface, Machine
 from timebound.scenario.model_media import Slots, TokenBucket
 from timebound.scenario.model_switches import Controller
+from timebound.scenario.model_tcp import OURS, SOMEBODYS, Tcp
 from timebound.scenario.problems import Place, Problem
 from timebound.scenario.traces import Trace
 
@@ -89,6 +90,8 @@ class Node:
     """IPv4 address; `None`: the emulation plan assigns one."""
     mtu: int = 1500
     """Largest IP packet of the host's interface, bytes."""
+    tcp: Tcp | None = None
+    """What is stated of its TCP; `None`: nothing."""
     cpu_share: float | None = None
     """Upper limit of CPU, in cores (0.5 is half a core)."""
     cpu_hz: int | None = None
@@ -120,6 +123,11 @@ class Node:
     def is_external(self) -> bool:
         """Has it a kernel of its own (a device behind a cable, a virtual machine), so that we start nothing in it?"""
         return self.machine is not None or (self.interface is not None and self.interface.use == "device")
+
+    @property
+    def sender(self) -> Tcp:
+        """Its TCP: as stated, else what the emulation sets, else (a kernel of its own) somebody's."""
+        return self.tcp or (SOMEBODYS if self.is_external else OURS)
 
     @property
     def is_limited(self) -> bool:

@@ -15,6 +15,7 @@ from timebound.scenario.model import Gateway, Node, NodeFile, Program
 from timebound.scenario.names import MOST_NAMES, RangeError, expand
 from timebound.scenario.resolve_hardware import with_hardware
 from timebound.scenario.resolve_switches import DELAY_NS, check_engine
+from timebound.scenario.shape_tcp import resolve_tcp
 from timebound.scenario.tree import Mapping, Path, find
 
 MOST_FILE_BYTES = 1 << 20
@@ -29,6 +30,7 @@ _KERNEL = ("/proc", "/sys", "/dev")
 _HOSTS = ("host", "gateway")
 _HOST_KEYS = (
     "mtu",
+    "tcp",
     "cpu",
     "cpu_reservation",
     "memory",
@@ -216,6 +218,9 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
         dhcp=node.address == "dhcp",
         gateway=_gateway(definition, context),
         mtu=node.mtu or host.mtu or 1500,
+        tcp=resolve_tcp(
+            node.tcp, host.tcp, definition.path, context, emulated=node.vm is None and node.interface is None
+        ),
         cpu_share=None if cpu is None else cpu.share,
         cpu_hz=None if cpu is None else cpu.frequency,
         cpu_reservation=reservation,

@@ -26,6 +26,7 @@ from timebound.scenario.fields import (
 from timebound.scenario.shape_hardware import Computer, InterfaceField, Vm
 from timebound.scenario.shape_media import Tdma
 from timebound.scenario.shape_switches import ControllerField
+from timebound.scenario.shape_tcp import TcpField
 from timebound.scenario.written import TextForm
 
 _SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
@@ -373,6 +374,12 @@ class HostDefaults(Shape):
     """What every host has that does not state its own."""
 
     mtu: int | None = Field(default=None, ge=68, le=9000, description="largest IP packet, bytes", examples=[1500])
+    tcp: TcpField | None = Field(
+        default=None,
+        description="its TCP, on which bounds of connections rest; default: windows for all that can be under way, no pacing, as emulation sets "
+        "them; of a device or virtual machine: unknown",
+        examples=["unknown", {"initial-window": 10}],
+    )
     cpu: CpuField | None = Field(
         default=None,
         description="limit of CPU of everything that runs in it: share of one core, or MHz of the host's nominal frequency",

@@ -20,6 +20,7 @@ from timebound.stacks import release
 from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream
 from timebound.stacks.shared import SharedConnection, SharedDirection
 from timebound.stacks.stages import Crossing, Packet, Stage, Step, Waiting, Working
+from timebound.stacks.transport import Carried
 from timebound.stacks.wire import (
     DELAYED_ACK_NS,
     IPV4_HEADER,
@@ -227,6 +228,7 @@ class Connection:
         }
         last, at, other = name, receiver, sender
         self._acknowledge(f"{name}/ack", last, at, other, len(frames), sender.node)
+        self._carry(name, name, sender, receiver, len(frames))
         packet = self._packet(name, at, self._publish_work(at.broker, copies, at_once))
         for step in ANSWERS[qos]:
             answer = f"{name}/{step}"
@@ -234,6 +236,7 @@ class Connection:
             self._stream(answer, at.node, other.node, "control", answers[at.node], follows, sender.node)
             last, at, other = answer, other, at
             self._acknowledge(f"{answer}/ack", last, at, other, 1, sender.node)
+            self._carry(name, answer, other, at, 1)
             packet = self._packet(answer, at, self._answer_work(at.broker, step, copies))
         silent = qos == 0 or self.flow.period_ns > KEEP_ALIVE_S * 500_000_000
         if silent if self.shared is None else self.shared.first == self.flow.name:
@@ -359,6 +362,12 @@ class Connection:
             work = self._answer_work(broker, step, 0)
             end = End(broker.node, broker)
             after = self._packet(f"{name}/{step}", end, work, local=True, after=after, extra_ns=HOST_JITTER_NS)
+
+    def _carry(self, name: str, stream: str, sender: End, receiver: End, segments: int) -> None:
+        """The window of the connection `name` (or of the one that several flows share) holds these segments until they are acknowledged."""
+        connection = name if self.shared is None else f"connection {self.flow.connection}"
+        carried = Carried(stream, segments, self.flow.period_ns)
+        self.plan.carry(connection, sender.node, receiver.node, carried, f"{stream}/ack")
 
     def _acknowledge(self, name: str, acknowledged: str, at: End, to: End, segments: int, sender: str) -> None:
         extra = min(self.flow.period_ns, DELAYED_ACK_NS)

@@ -14,6 +14,7 @@ from timebound.scenario.model import Broker, Flow, MqttStack
 from timebound.stacks import release
 from timebound.stacks.plan import Marker, Plan, PlanError, Segment, Stream
 from timebound.stacks.stages import Crossing, Stage, Working
+from timebound.stacks.transport import Carried
 from timebound.stacks.wire import (
     TCP_ACK_WIRE,
     TCP_HANDSHAKE_WIRE,
@@ -109,6 +110,10 @@ def _lay_client(plan: Plan, stack: MqttStack, client: _Client, topics: dict[str,
         size = sizes[direction]
         if size is not None:
             frames[""] = wire_bytes(mtu)
+            sent = client.publishes if direction == "up" else client.receives
+            for _, sent_flow, _ in sent:
+                carried = Carried(f"{client.name}/{direction}", len(tcp_frames(size[0], mtu)), sent_flow.period_ns)
+                plan.carry(client.name, source, target, carried)
         for part, frame in frames.items():
             name = f"{client.name}/{direction}" + (f"-{part}" if part else "")
             role_of: dict[str, Literal["data", "ack", "control"]] = {"": "data", "ack": "ack"}

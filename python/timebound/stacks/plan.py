@@ -8,7 +8,8 @@ from typing import Any, Literal
 from timebound.scenario.model import Scenario
 from timebound.scenario.model_media import TokenBucket
 from timebound.stacks.stages import Packet, Stage
-from timebound.stacks.wire import IPV4_HEADER, LARGEST_DATAGRAM, LEAST_TCP_MTU, UDP_HEADER
+from timebound.stacks.transport import Carried, Carrier, Way
+from timebound.stacks.wire import IPV4_HEADER, LARGEST_DATAGRAM, LEAST_TCP_MTU, TCP_HEADER, UDP_HEADER
 
 Role = Literal["data", "ack", "control", "background"]
 
@@ -190,6 +191,8 @@ class Plan:
     """(flow name, receiver) -> what a message passes, in order; the network's parts of it are the segments."""
     packets: dict[str, Packet] = field(default_factory=dict)
     """What reaches the brokers whose service times are known."""
+    carriers: dict[Way, Carrier] = field(default_factory=dict)
+    """The directions of TCP connections whose windows count."""
     legs: list[Leg] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
     clients: list[dict[str, Any]] = field(default_factory=list)
@@ -233,6 +236,17 @@ class Plan:
                 for name in {marker.data, marker.ack, marker.control} - {None}:
                     self._marker_index.setdefault(str(name), []).append(marker)
         return self._marker_index.get(stream, [])
+
+    def carry(self, connection: str, sender: str, receiver: str, carried: Carried, answer: str | None = None) -> None:
+        """Notes that TCP brings a stream's segments from `sender` to `receiver`; `answer` acknowledges them."""
+        largest = self.mtu(sender, receiver) - IPV4_HEADER - TCP_HEADER
+        carrier = self.carriers.setdefault((connection, sender, receiver), Carrier(sender, receiver, largest))
+        carrier.carried.append(carried)
+        back = self.carriers.setdefault((connection, receiver, sender), Carrier(receiver, sender, largest))
+        if answer is not None:
+            carrier.answers.append(answer)
+        # What goes the other way with payload can bring acknowledgements of it as well.
+        back.answers.append(carried.stream)
 
     def role(self, node: str, role: str) -> None:
         """Notes what a node does, for the picture of the topology."""

@@ -5,12 +5,16 @@ use netlink_packet_core::{
     NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteType,
+};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
@@ -102,6 +106,14 @@ impl Netlink {
             addresses,
             routes,
         }))
+    }
+
+    /// Peer -> what its route says of the windows to send and to receive at first (segments).
+    pub(crate) fn peer_windows(&mut self) -> io::Result<BTreeMap<Ipv4Addr, (u32, u32)>> {
+        let mut request = RouteMessage::default();
+        request.header.address_family = AddressFamily::Inet;
+        let routes = self.dump(RouteNetlinkMessage::GetRoute(request))?;
+        Ok(routes.into_iter().filter_map(peer_window).collect())
     }
 
     fn dump(&mut self, request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
@@ -256,6 +268,30 @@ fn leaves_by(route: &RouteMessage, index: u32) -> bool {
         .attributes
         .iter()
         .any(|attribute| matches!(attribute, RouteAttribute::Oif(oif) if *oif == index))
+}
+
+/// Of a route that states both windows.
+fn peer_window(message: RouteNetlinkMessage) -> Option<(Ipv4Addr, (u32, u32))> {
+    let RouteNetlinkMessage::NewRoute(route) = message else {
+        return None;
+    };
+    let (mut peer, mut send, mut receive) = (None, None, None);
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(address)) => peer = Some(*address),
+            RouteAttribute::Metrics(metrics) => {
+                for metric in metrics {
+                    match metric {
+                        RouteMetric::InitCwnd(segments) => send = Some(*segments),
+                        RouteMetric::InitRwnd(segments) => receive = Some(*segments),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Some((peer?, (send?, receive?)))
 }
 
 /// Local and broadcast entries are the kernel's book-keeping.

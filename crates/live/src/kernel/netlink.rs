@@ -34,6 +34,17 @@ pub(crate) struct Veth<'a> {
     pub(crate) mtu: u32,
 }
 
+/// The way to one peer, with what TCP may send to it, and be sent, at first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeerRoute {
+    pub(crate) index: u32,
+    pub(crate) peer: Ipv4Addr,
+    pub(crate) source: Ipv4Addr,
+    /// Segments before the first acknowledgement, to it and from it.
+    pub(crate) windows: (u32, u32),
+    pub(crate) largest_segment: Option<u32>,
+}
+
 /// An rtnetlink socket of the namespace in which it was opened.
 pub(crate) struct Netlink {
     socket: Socket,
@@ -258,6 +269,24 @@ impl Netlink {
             .push(RouteAttribute::Metrics(vec![RouteMetric::Advmss(
                 mtu.saturating_sub(40),
             )]));
+        self.push(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+    }
+
+    /// A route to one peer alone, which says how much TCP may send before the first acknowledgement.
+    pub(crate) fn add_peer_route(&mut self, route: &PeerRoute) -> io::Result<()> {
+        let mut message = out_of(route.index, route.peer, 32);
+        message
+            .attributes
+            .push(RouteAttribute::PrefSource(RouteAddress::Inet(route.source)));
+        let mut metrics = vec![
+            RouteMetric::InitCwnd(route.windows.0),
+            RouteMetric::InitRwnd(route.windows.1),
+        ];
+        metrics.extend(route.largest_segment.map(RouteMetric::Advmss));
+        message.attributes.push(RouteAttribute::Metrics(metrics));
         self.push(
             RouteNetlinkMessage::NewRoute(message),
             NLM_F_CREATE | NLM_F_REPLACE,

@@ -3,6 +3,7 @@
 mod back_pressure;
 mod entrance;
 mod room;
+mod tcp;
 mod yard;
 
 #[allow(
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 use crate::hardware::{self, Keeper};
 use crate::kernel::{check, ethtool, netlink, tap};
 use crate::plan::{FilePlan, HardwarePlan, HostPlan, Plan};
+use crate::report::Check;
 use crate::switches::Switches;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -128,6 +130,8 @@ pub(crate) struct Nodes {
     pub(crate) remote: BTreeSet<NodeId>,
     /// What could not be set, for the report.
     pub(crate) warnings: Vec<String>,
+    /// What the kernel says of TCP in the nodes, beside what was asked for.
+    pub(crate) tcp: Vec<Check>,
 }
 
 impl Nodes {
@@ -237,7 +241,7 @@ pub(crate) fn bring_up(
         .map(|switches| yard::make(switches, mtu, &mut warnings))
         .transpose()
         .map_err(|error| Failure::host("cannot create the namespace of the real switches", error))?;
-    configure(plan, network, &list)?;
+    let tcp = configure(plan, network, &list)?;
     let hosts_file = plan.folder.join("hosts");
     std::fs::write(&hosts_file, hosts(&list))
         .map_err(|error| Failure::host(format!("cannot write {}", hosts_file.display()), error))?;
@@ -258,6 +262,7 @@ pub(crate) fn bring_up(
         remote: remote(plan, network),
         prefix: plan.hosts.first().map_or(16, |host| host.prefix),
         warnings: warnings.into_iter().collect(),
+        tcp,
     })
 }
 
@@ -510,6 +515,9 @@ fn bring_interface_up(
     if host.mtu < SMALL_MTU {
         requests.limit_segments(card, host.address, host.prefix, host.mtu)?;
     }
+    for route in tcp::routes(card, host, host.mtu < SMALL_MTU) {
+        requests.add_peer_route(&route)?;
+    }
     if card == ETH0 {
         requests.add_route(card, Ipv4Addr::new(224, 0, 0, 0), 4)?;
     }
@@ -550,13 +558,15 @@ fn macs(plan: &Plan, list: &[Node]) -> BTreeMap<Ipv4Addr, [u8; 6]> {
         .collect()
 }
 
-fn configure(plan: &Plan, network: &Network, list: &[Node]) -> Result<(), Failure> {
+/// Addresses, routes and what TCP is told; returns what the kernel then says of the last.
+fn configure(plan: &Plan, network: &Network, list: &[Node]) -> Result<Vec<Check>, Failure> {
     let shapes = (list.iter())
         .map(|node| back_pressure::shape(plan, network, node))
         .collect::<Result<Vec<_>, _>>()?;
     let peers = peers(plan);
     let macs = macs(plan, list);
-    let work = || -> io::Result<()> {
+    let work = || -> io::Result<Vec<Check>> {
+        let mut read = tcp::ReadBack::default();
         for ((node, host), shape) in list.iter().zip(&plan.hosts).zip(&shapes) {
             if node.external {
                 continue;
@@ -575,8 +585,10 @@ fn configure(plan: &Plan, network: &Network, list: &[Node]) -> Result<(), Failur
             requests.add_address(card, host.address, host.prefix)?;
             bring_interface_up(&mut requests, card, host, &peers, &macs)?;
             requests.flush()?;
+            read.settings(host)?;
+            read.windows(&mut requests, host)?;
         }
-        Ok(())
+        Ok(read.checks())
     };
     std::thread::scope(|scope| scope.spawn(work).join())
         .map_err(|_| Failure::internal("bring-up", "a helper thread panicked"))?

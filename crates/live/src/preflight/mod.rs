@@ -126,6 +126,7 @@ pub(crate) fn check(
     );
     lines.push(coverage_line(network, &coverable, &covered).or_blame(Blame::Machine));
     lines.extend(unprobed_line(unprobed).map(|line| line.or_blame(Blame::Either)));
+    lines.extend(settings_lines(nodes));
     Ok(lines)
 }
 
@@ -389,6 +390,19 @@ fn unprobed_line(unprobed: &[String]) -> Option<Check> {
 const LEAST_TCP_MTU: u32 = 88;
 
 /// A TCP connection over one path without losses carries data intact.
+/// What the kernel says of TCP in the nodes: no load makes it another.
+fn settings_lines(nodes: &Nodes) -> impl Iterator<Item = Line> + '_ {
+    nodes.tcp.iter().map(|check| {
+        let Check {
+            check,
+            expected,
+            measured,
+            ok,
+        } = check.clone();
+        line(&check, expected, measured, ok).or_blame(Blame::Condition)
+    })
+}
+
 fn tcp_line(network: &Network, nodes: &Nodes, routes: &[Route], deadline: u64) -> Option<Line> {
     let lossless = |port: &PortId| !network.ports[port.index()].impairments.is_lossy();
     let usable = |route: &&Route| {

@@ -34,6 +34,7 @@ from timebound.scenario.model import (
     Service,
     Simulate,
 )
+from timebound.scenario.model_tcp import SOMEBODYS
 
 LONGEST_NAME = 50
 
@@ -292,8 +293,8 @@ def _network(world: World, used: set[str]) -> tuple[tuple[Node, ...], tuple[Link
         for name, switch in sorted(world.topology.switches.items())
     ]
     nodes += [
-        # Without their addresses: an emulation has a subnet of its own, and bounds do not ask.
-        Node(name=named[name], kind="host", mtu=world.site.mtu)
+        # Without their addresses: an emulation has a subnet of its own, and bounds do not ask. Their TCP is somebody else's.
+        Node(name=named[name], kind="host", mtu=world.site.mtu, tcp=SOMEBODYS)
         for name in sorted(world.topology.hosts)
         if name in hosts
     ]
