@@ -84,6 +84,18 @@ def lay(plan: Plan, stack: MqttStack) -> None:
         f"of its fastest answer, a client within {HOST_JITTER_NS / 1e6:g} ms; TCP sends at most one acknowledgement per segment. A bound "
         "holds while nothing is lost or retransmitted."
     )
+    _note_unknown(plan)
+
+
+def _note_unknown(plan: Plan) -> None:
+    """Says whose TCP is somebody else's, and what is assumed of it."""
+    ends = dict.fromkeys(end for carrier in plan.carriers.values() for end in (carrier.sender, carrier.receiver))
+    unknown = [name for name in ends if not plan.scenario.node(name).sender.known]
+    if unknown:
+        plan.notes.append(
+            f"Nothing is known of TCP of {', '.join(unknown[:5])}{' and others' if len(unknown) > 5 else ''}: bounds count on windows of ten segments "
+            "(RFC 6928), which smaller messages are taken to find open, and on no pacing."
+        )
 
 
 def _lay_service(
