@@ -104,7 +104,7 @@ def emulated(tmp_path: Path, early_ns: int, latency_ns: int) -> dict[str, Any]:
     measured: Any = SimpleNamespace(arrivals=arrivals, worst_ns={(name, "h3"): latency_ns}, live={}, segments={})
     results = Results(prediction, simulate(prediction, SILENT), measured)
     entry = _Entry(
-        results, prediction.plan.scenario.flows[0], "h3", {}, {}, {}, by_method(prediction), [], results.is_kept()
+        results, prediction.plan.scenario.flows[0], "h3", {}, {}, {}, by_method(prediction), [], results.is_kept(), {}
     )
     return entry._segment(prediction.plan.segments["alarm", "h3"][0], None)
 
