@@ -267,7 +267,10 @@ def test_a_key_in_a_short_form_is_compared_with_those_that_there_are(stack: str,
     [
         ("flows", "write a list; or leave the key out"),
         ("name", 'write a text, such as "edge-networks"'),
-        ("network", "write a mapping; its keys: defaults, nodes, templates, links, machines, controller, best-effort, import"),
+        (
+            "network",
+            "write a mapping; its keys: defaults, nodes, templates, links, machines, controller, best-effort, import",
+        ),
     ],
 )
 def test_a_key_without_a_value_is_told_what_belongs_there(key: str, hint: str) -> None:
