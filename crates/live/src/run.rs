@@ -285,7 +285,10 @@ impl Run {
             self.preflight = lines.into_iter().map(|line| line.check).collect();
             self.tick(Duration::ZERO)?;
             match failed {
-                None => return Ok(()),
+                None => {
+                    self.say_what_was_not_checked();
+                    return Ok(());
+                }
                 Some((_, why)) if attempt < PREFLIGHT_ATTEMPTS => {
                     attempt += 1;
                     let text = format!(
@@ -302,6 +305,18 @@ impl Run {
                 }
                 Some((_, why)) => return Err(Failure::Host(format!("the pre-flight check failed: {why}"))),
             }
+        }
+    }
+
+    fn say_what_was_not_checked(&mut self) {
+        let open = self.preflight.iter().filter(|line| line.ok.is_none());
+        let parts: Vec<String> = open
+            .map(|line| format!("{} ({})", line.check, line.measured))
+            .collect();
+        if !parts.is_empty() {
+            let text = format!("not checked before the run: {}", parts.join("; "));
+            messages::warn(&text);
+            self.warnings.push(text);
         }
     }
 

@@ -13,7 +13,14 @@ from typing import Any
 from timebound.engine import programs
 from timebound.engine.control import ControlError
 from timebound.engine.core import Network
-from timebound.engine.emulate import emulation_plan, event_lines, sandbox_process, stop_process
+from timebound.engine.emulate import (
+    EXIT_DISTURBED,
+    EXIT_HOST,
+    emulation_plan,
+    event_lines,
+    sandbox_process,
+    stop_process,
+)
 from timebound.engine.predict import Prediction
 from timebound.engine.servers import Servers
 from timebound.files import Place
@@ -21,7 +28,6 @@ from timebound.scenario.model import Scenario
 from timebound.stacks import Plan
 
 FOR_EVER_NS = 10 * 365 * 86_400 * 1_000_000_000
-EXIT_HOST = 3
 
 
 class Held:
@@ -32,6 +38,8 @@ class Held:
         self.folder = folder
         self.status: int | None = None
         self.failure: str | None = None
+        self.exit_code = EXIT_HOST
+        """What a failure to come up ends with: as `emulate` does, 4 where the machine was too busy."""
         self._up = threading.Event()
         self._over = threading.Event()
 
@@ -44,7 +52,9 @@ class Held:
         while not self._up.wait(0.5):
             pass
         if self.failure is not None:
-            raise ControlError(f"the network did not come up: {self.failure}", f"see {self.folder / 'logs'}", EXIT_HOST)
+            raise ControlError(
+                f"the network did not come up: {self.failure}", f"see {self.folder / 'logs'}", self.exit_code
+            )
 
     def wait(self, seconds: float | None) -> bool:
         """Waits until it ended by itself, or for some time; true where it ended."""
@@ -59,6 +69,8 @@ class Held:
         for event in lines:
             if event.get("event") == "failed":
                 self.failure = str(event.get("message") or "it gave no reason")
+                if event.get("exit_code") == EXIT_DISTURBED:
+                    self.exit_code = EXIT_DISTURBED
             elif event.get("event") == "phase" and event.get("phase") == "measure":
                 self._up.set()
             tell(event)

@@ -379,7 +379,7 @@ def preflight(run: Run) -> Table:
     rows = []
     for raw in checks[:MOST_ROWS]:
         ok = raw.get("ok")
-        word = ("✓ as expected" if ok else "✗ not as expected") if isinstance(ok, bool) else "not judged"
+        word = ("✓ as expected" if ok else "✗ not as expected") if isinstance(ok, bool) else "not checked"
         cells = [
             Cell(text(raw.get("expected")), class_="wrap"),
             Cell(text(raw.get("measured")), class_="wrap"),

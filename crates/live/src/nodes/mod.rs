@@ -100,6 +100,19 @@ impl Node {
         }
     }
 
+    /// Tells the kernel of this node who has an address, for good: it need not ask, and the entry does not count in its table. That
+    /// table is one for all namespaces of the machine and has room for 1,024 (`net.ipv4.neigh.default.gc_thresh3`).
+    ///
+    /// # Errors
+    /// A refusal of the kernel.
+    pub(crate) fn introduce(&self, peer: &Node) -> io::Result<()> {
+        within(self.namespace(), || {
+            let mut requests = netlink::Netlink::open()?;
+            requests.add_neighbour(self.card, peer.address, peer.mac)?;
+            requests.flush()
+        })
+    }
+
     /// The node's network namespace.
     #[must_use]
     pub(crate) fn namespace(&self) -> BorrowedFd<'_> {

@@ -35,7 +35,9 @@ impl Check {
 /// | only such as may be either's | the conditions |
 pub(crate) fn verdict(lines: &[Line]) -> Option<(Blame, &Check)> {
     let first = |blame: Blame| {
-        let found = lines.iter().find(|line| !line.check.ok && line.blame == blame);
+        let found = lines
+            .iter()
+            .find(|line| line.check.ok == Some(false) && line.blame == blame);
         found.map(|line| &line.check)
     };
     first(Blame::Condition)
@@ -55,7 +57,7 @@ mod tests {
             check,
             expected,
             measured,
-            ok,
+            ok: Some(ok),
         }
         .or_blame(blame)
     }

@@ -4,39 +4,42 @@
 //! are not touched). Four things must hold, or the run is refused: the virtual latency of every probe is what rates, delays and
 //! switching say, worked out here without the fabric; the fabric replayed with the recorded stamps gives the same verdicts at
 //! the same times; real receivers got what the verdicts say, never early and about in time; and TCP passes data.
+//!
+//! What cannot be tried (a way that loses everything, or takes too long) is a line that says "not checked", and the run goes on.
 
 mod blame;
+mod judge;
 mod paths;
 mod probe;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use crate::failure::Failure;
 use crate::kernel::clock;
 use crate::nodes::Nodes;
 use crate::plan::Plan;
 use crate::plane::{Command, Kind, Lane};
-use crate::records::{DAMAGED, DROPPED, DeliveryRecord, FrameRecord, reason_code};
-use crate::report::Check;
 use crate::stage::Stage;
-use crate::writer::ProbeLog;
 pub(crate) use blame::{Blame, Line, verdict};
+use judge::{FEWEST, Seen, line, not_checked};
 use paths::Route;
-use probe::{Arrival, Prober};
-use std::collections::{BTreeMap, BTreeSet};
+use probe::Prober;
 use std::sync::Arc;
 use std::time::Duration;
-use timebound_fabric::{DropReason, Fabric};
-use timebound_model::declaration::LossDecl;
+use timebound_fabric::Fabric;
 use timebound_model::{Network, NodeId, PortId};
 
 /// Bytes of a small probe's payload: the measurement header alone.
 const SMALL: usize = 16;
-/// Paths slower than this are not probed.
-const SLOWEST: u64 = 300_000_000;
-/// Error of converting a kernel stamp between clocks.
-const CLOCK_ERROR: u64 = 20_000;
-/// Half-width of the interval of a share in standard deviations: 99.99 % of a normal distribution lie within.
-const DEVIATIONS: f64 = 3.891;
+/// A probe that may take longer than this is not sent.
+const LONGEST: u64 = 10_000_000_000;
+/// Nor is a full-sized one that keeps the next one of its way waiting for longer than this.
+const LONGEST_PAUSE: u64 = 3_000_000_000;
+/// What the plan's limit may be exceeded by because ways are slow.
+const MOST_PATIENCE: u64 = 8_000_000_000;
+/// So many ways are probed in the plan's limit; more have more time.
+const WAYS: u64 = 1_000;
 
 /// Checks the conditions.
 ///
@@ -50,9 +53,15 @@ pub(crate) fn check(
     nodes: &Nodes,
     stage: &Stage,
 ) -> Result<Vec<Line>, Failure> {
+    let (routes, coverable) = paths::cover(network, nodes, switches);
+    if let Some(lines) = nothing_to_probe(network, &routes, unprobed, nodes) {
+        return Ok(lines);
+    }
+    let mut prober =
+        Prober::open(nodes, &routes).map_err(|error| Failure::host("cannot open probe sockets", error))?;
     let received = stage.received();
+    // Everything is ready: only now does time begin to run.
     let origin = clock::monotonic();
-    let deadline = origin + plan.preflight.limit_ns;
     let mut fabric = Box::new(Fabric::new(Arc::clone(network), plan.seed));
     fabric.hand_over(switches);
     stage.send(Command::Open(Lane {
@@ -60,58 +69,41 @@ pub(crate) fn check(
         fabric,
         origin,
     }));
-    let (routes, coverable) = paths::cover(network, nodes, switches);
-    if routes.is_empty() && nodes.list.iter().any(|node| node.external) {
-        return Ok(vec![
-            line(
-                "coverage",
-                "ports on routes between hosts".to_owned(),
-                "none: no two hosts that are neither devices nor virtual machines, so nothing was proved"
-                    .to_owned(),
-                true,
-            )
-            .or_blame(Blame::Machine),
-        ]);
-    }
-    let mut prober =
-        Prober::open(nodes, &routes).map_err(|error| Failure::host("cannot open probe sockets", error))?;
-    let half = origin + plan.preflight.limit_ns / 2;
-    let mut covered = BTreeSet::new();
-    let mut probed = 0;
-    for route in &routes {
-        if clock::monotonic() > half {
-            break;
-        }
-        if route.greatest_latency(network, plan_mtu(nodes)) < SLOWEST {
-            prober.visit(route, network);
-            covered.extend(route.ports.iter().copied());
-        }
-        probed += 1;
-    }
-    let counted = count_losses(plan, network, &mut prober, &routes[..probed], deadline);
-    let mut lines = Vec::new();
-    lines.extend(tcp_line(network, nodes, &routes[..probed], deadline));
-    let arrivals = settle(&mut prober, stage, deadline);
+    let mut left_out = unprobed.to_vec();
+    let limit = plan.preflight.limit_ns * (1 + routes.len() as u64 / WAYS);
+    let visited = visit(
+        &mut prober,
+        network,
+        nodes,
+        &routes,
+        origin + limit / 2,
+        &mut left_out,
+    );
+    let deadline = (origin + limit).max(clock::monotonic() + limit / 4);
+    let counted = count_losses(plan, network, &mut prober, &visited, deadline, &mut left_out);
+    let tcp = tcp_line(network, nodes, &visited, deadline);
+    let slowest = visited.iter().map(|visit| visit.greatest).max().unwrap_or(0);
+    settle(&mut prober, stage, deadline + limit / 4 + slowest);
     let log = stage.probes();
+    let seen = Seen {
+        network,
+        routes: &routes,
+        single: &prober.single,
+        arrivals: &prober.arrivals,
+        log: &log,
+        origin,
+        offset: clock::realtime_offset(),
+        tolerance: plan.preflight.tolerance_ns,
+    };
+    let mut latency = seen.latency();
     // A data plane that is alive but saw none of the probes has no working ring: that is no question of load.
-    let blind = prober.has_sent() && stage.received() == received;
-    let by_probe: BTreeMap<(u32, u32), &FrameRecord> = log
-        .frames
-        .iter()
-        .map(|record| ((record.flow, record.sequence), record))
-        .collect();
-    let mut latency = latency_line(network, &routes, &by_probe, &prober);
-    if blind {
+    if prober.has_sent() && stage.received() == received {
         latency.blame = Blame::Condition;
     }
-    lines.insert(0, latency);
-    lines.push(handover_line(&arrivals, &log));
-    lines.extend(lateness_lines(
-        &arrivals,
-        &by_probe,
-        origin,
-        plan.preflight.tolerance_ns,
-    ));
+    let mut lines = vec![latency];
+    lines.extend(tcp);
+    lines.push(seen.handover());
+    lines.extend(seen.timeliness());
     let replayed = replay::run(plan.seed, network, switches, &log);
     let nothing = log.ingress.is_empty();
     lines.push(
@@ -119,54 +111,150 @@ pub(crate) fn check(
             .line(&log)
             .or_blame(if nothing { Blame::Machine } else { Blame::Either }),
     );
-    lines.extend(
-        counted
-            .iter()
-            .map(|port| loss_line(network, *port, replayed.sent_by(*port), &log).or_blame(Blame::Either)),
-    );
-    lines.push(coverage_line(network, &coverable, &covered).or_blame(Blame::Machine));
-    lines.extend(unprobed_line(unprobed).map(|line| line.or_blame(Blame::Either)));
+    lines.extend(counted.iter().map(|port| seen.losses(*port, &replayed)));
+    lines.push(seen.coverage(&coverable));
+    lines.extend(judge::unprobed(&left_out));
     lines.extend(settings_lines(nodes));
     Ok(lines)
 }
 
-fn plan_mtu(nodes: &Nodes) -> u32 {
-    nodes.list.iter().map(|node| node.mtu).max().unwrap_or(1500)
+/// The whole answer where there is no way to probe, or each takes too long.
+fn nothing_to_probe(
+    network: &Network,
+    routes: &[Route],
+    unprobed: &[String],
+    nodes: &Nodes,
+) -> Option<Vec<Line>> {
+    let expected = || "ports on routes between hosts".to_owned();
+    let none = |why: &str| {
+        let mut lines = vec![not_checked("coverage", expected(), why.to_owned()).or_blame(Blame::Machine)];
+        lines.extend(judge::unprobed(unprobed));
+        lines.extend(settings_lines(nodes));
+        lines
+    };
+    if routes.is_empty() {
+        let outside = nodes.list.iter().any(|node| node.external);
+        return Some(none(if outside {
+            "none: no two hosts that are neither devices nor virtual machines, so nothing was proved"
+        } else {
+            "none: no two hosts with a way between them, so nothing was proved"
+        }));
+    }
+    let slow = |route: &Route| payloads(route, network, nodes).is_empty();
+    routes.iter().all(slow).then(|| {
+        none(&format!(
+            "none: a probe may take more than {} s on each way, so nothing was proved",
+            LONGEST / 1_000_000_000
+        ))
+    })
 }
 
-/// Sends probes in numbers over each port with losses; the ports for which that was done.
+/// A way on which probes were sent.
+struct Visit<'a> {
+    route: &'a Route,
+    /// Of all its probes, copies included.
+    greatest: u64,
+}
+
+/// Sizes of the probes of a way: those that do not take too long.
+fn payloads(route: &Route, network: &Network, nodes: &Nodes) -> Vec<usize> {
+    let mtu = (nodes.list[route.sender].mtu).min(nodes.list[route.receiver].mtu) as usize;
+    sizes(route, network, mtu)
+}
+
+fn sizes(route: &Route, network: &Network, mtu: usize) -> Vec<usize> {
+    let full = mtu.saturating_sub(28).max(SMALL);
+    let takes = |payload: usize| route.greatest_with_copies(network, probe::wire(payload));
+    let mut sizes = vec![SMALL, SMALL, full];
+    if takes(full) > LONGEST || route.occupancy(network, probe::wire(full)) > LONGEST_PAUSE {
+        sizes.pop();
+    }
+    if takes(SMALL) > LONGEST || route.occupancy(network, probe::wire(SMALL)) > LONGEST_PAUSE {
+        sizes.clear();
+    }
+    sizes
+}
+
+/// Sends the probes of all ways that time permits; which these were. Slow ways get the time that they need, up to
+/// [`MOST_PATIENCE`] together; what was left out for being too slow is named in `left_out`.
+fn visit<'a>(
+    prober: &mut Prober<'_>,
+    network: &Network,
+    nodes: &Nodes,
+    routes: &'a [Route],
+    until: u64,
+    left_out: &mut Vec<String>,
+) -> Vec<Visit<'a>> {
+    let mut visited = Vec::new();
+    let mut patience = 0u64;
+    for route in routes {
+        if clock::monotonic() > until + patience.min(MOST_PATIENCE) {
+            break;
+        }
+        let payloads = payloads(route, network, nodes);
+        if payloads.len() < 3 {
+            let what = if payloads.is_empty() { "" } else { " in full size" };
+            left_out.push(format!("{}{what} (too slow)", route.name(network)));
+        }
+        let Some(largest) = payloads.last() else {
+            continue;
+        };
+        let begun = clock::monotonic();
+        prober.visit(route, network, &payloads);
+        let greatest = route.greatest_with_copies(network, probe::wire(*largest));
+        if route.is_slow(network, probe::wire(*largest)) {
+            patience += clock::monotonic() - begun;
+        }
+        visited.push(Visit { route, greatest });
+    }
+    visited
+}
+
+/// Sends probes in numbers over each port that judges by chance; the ports with losses for which that was done.
 fn count_losses(
     plan: &Plan,
     network: &Network,
     prober: &mut Prober<'_>,
-    routes: &[Route],
+    visited: &[Visit<'_>],
     deadline: u64,
+    left_out: &mut Vec<String>,
 ) -> Vec<PortId> {
-    let lossy = |port: &PortId| network.ports[port.index()].impairments.loss.is_some();
-    let ports: BTreeSet<PortId> = routes
-        .iter()
-        .flat_map(|route| route.ports.iter().copied().filter(lossy))
-        .collect();
+    // Damage and second copies are rare too: the replay has to see some.
+    let by_chance = |port: &PortId| {
+        let impairments = &network.ports[port.index()].impairments;
+        impairments.loss.is_some() || impairments.corruption > 0.0 || impairments.duplication > 0.0
+    };
+    let mut ways = std::collections::BTreeMap::new();
+    for visit in visited {
+        for port in visit.route.ports.iter().filter(|port| by_chance(port)) {
+            ways.entry(*port).or_insert(visit.route);
+        }
+    }
     let mut done = Vec::new();
-    let begun = clock::monotonic();
-    let share = deadline.saturating_sub(begun) / 2 / (ports.len() as u64).max(1);
-    for port in ports {
-        let Some(route) = routes.iter().find(|route| route.ports.contains(&port)) else {
-            continue;
-        };
-        let gap = route.slowest_transmission(network, SMALL);
+    let share = deadline.saturating_sub(clock::monotonic()) / 2 / (ways.len() as u64).max(1);
+    for (port, route) in ways {
+        // Copies need their time too.
+        let gap = route
+            .slowest_transmission(network, SMALL)
+            .saturating_mul(route.most_copies(network));
         let count = u64::from(plan.preflight.loss_probes).min(share / gap.max(2_000));
-        // With fewer than this many an interval says nothing.
-        if count >= 20 {
+        if count >= u64::from(FEWEST) {
             prober.burst(route, count as u32, gap);
-            done.push(port);
+            if network.ports[port.index()].impairments.loss.is_some() {
+                done.push(port);
+            }
+        } else {
+            left_out.push(format!(
+                "the share of frames lost, damaged or doubled by {} (too slow)",
+                network.port_name(port)
+            ));
         }
     }
     done
 }
 
 /// Waits until the model is empty and its records are written, collecting what arrives.
-fn settle(prober: &mut Prober<'_>, stage: &Stage, deadline: u64) -> Vec<Arrival> {
+fn settle(prober: &mut Prober<'_>, stage: &Stage, deadline: u64) {
     let mut quiet_since = None;
     loop {
         prober.collect();
@@ -176,213 +264,17 @@ fn settle(prober: &mut Prober<'_>, stage: &Stage, deadline: u64) -> Vec<Arrival>
         } else if now - *quiet_since.get_or_insert(now) > 30_000_000 {
             break;
         }
-        if now > deadline + SLOWEST {
+        if now > deadline {
             break;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
     prober.collect();
-    prober.arrivals.clone()
 }
 
-fn line(check: &str, expected: String, measured: String, ok: bool) -> Check {
-    Check {
-        check: check.to_owned(),
-        expected,
-        measured,
-        ok,
-    }
-}
-
-/// Probes that had the network to themselves took exactly the time that their path's figures say.
-fn latency_line(
-    network: &Network,
-    routes: &[Route],
-    by_probe: &BTreeMap<(u32, u32), &FrameRecord>,
-    prober: &Prober<'_>,
-) -> Line {
-    let (mut right, mut wrong) = (0u32, Vec::new());
-    // What a real switch takes too long for is no condition of ours: the machine kept it waiting.
-    let mut excused = true;
-    for probe in &prober.single {
-        let Some(record) = by_probe.get(&(probe.flow, probe.sequence)) else {
-            continue;
-        };
-        if record.flags & DROPPED != 0 {
-            continue;
-        }
-        let route = &routes[probe.flow as usize];
-        let (least, greatest) = route.latency(network, record.wire);
-        let latency = (record.delivered_ns - record.ingress_ns) as u64;
-        if (least..=greatest).contains(&latency) {
-            right += 1;
-        } else {
-            excused &= !route.switches.is_empty() && latency > greatest;
-            wrong.push(format!(
-                "{} took {latency} ns, not {least}..{greatest}",
-                route.name(network)
-            ));
-        }
-    }
-    let measured = match wrong.first() {
-        None => format!("{right} of {right}"),
-        Some(first) => format!("{} of {}, {first}", right, right as usize + wrong.len()),
-    };
-    let expected = "virtual latency of every probe as rates, delays and switching say".to_owned();
-    let unseen = wrong.is_empty() && by_probe.is_empty();
-    let kept = excused && !wrong.is_empty();
-    let blame = if unseen || kept {
-        Blame::Machine
-    } else {
-        Blame::Condition
-    };
-    line("latency", expected, measured, wrong.is_empty() && right > 0).or_blame(blame)
-}
-
-/// What the model delivered has arrived at the sockets, large frames included, and nothing else has.
-fn handover_line(arrivals: &[Arrival], log: &ProbeLog) -> Line {
-    let delivered: BTreeMap<(u32, u32), usize> = {
-        let mut counts = BTreeMap::new();
-        for record in &log.frames {
-            let intact = record.flags & (DROPPED | DAMAGED) == 0;
-            if intact {
-                *counts.entry((record.flow, record.sequence)).or_insert(0) += 1;
-            }
-        }
-        counts
-    };
-    let mut got: BTreeMap<(u32, u32), usize> = BTreeMap::new();
-    for arrival in arrivals {
-        *got.entry((arrival.flow, arrival.sequence)).or_insert(0) += 1;
-    }
-    let sum = |counts: &BTreeMap<_, usize>| counts.values().sum::<usize>();
-    line(
-        "handover",
-        format!("{} probes arrive at their sockets", sum(&delivered)),
-        format!("{}", sum(&got)),
-        delivered == got && !got.is_empty(),
-    )
-    .or_blame(if log.frames.is_empty() {
-        Blame::Machine
-    } else {
-        Blame::Either
-    })
-}
-
-fn lateness_lines(
-    arrivals: &[Arrival],
-    by_probe: &BTreeMap<(u32, u32), &FrameRecord>,
-    origin: u64,
-    tolerance: u64,
-) -> Vec<Line> {
-    let offset = clock::realtime_offset();
-    let mut lateness = Vec::new();
-    for arrival in arrivals {
-        if let Some(record) = by_probe
-            .get(&(arrival.flow, arrival.sequence))
-            .filter(|r| r.delivered_ns >= 0)
-        {
-            let due = origin as i64 + record.delivered_ns;
-            lateness.push(arrival.stamp as i64 - offset - due);
-        }
-    }
-    lateness.sort_unstable();
-    let median = lateness.get(lateness.len() / 2).copied().unwrap_or(i64::MAX);
-    let earliest = lateness.first().copied().unwrap_or(i64::MIN);
-    let us = |nanos: i64| format!("{:.1} us", nanos as f64 / 1_000.0);
-    vec![
-        line(
-            "never early",
-            format!(
-                "no probe more than {} before its virtual arrival",
-                us(CLOCK_ERROR as i64)
-            ),
-            format!("earliest {}", us(earliest)),
-            earliest >= -(CLOCK_ERROR as i64),
-        )
-        .or_blame(if by_probe.is_empty() {
-            Blame::Machine
-        } else {
-            Blame::Condition
-        }),
-        line(
-            "real latency",
-            format!("median at most {} above the model", us(tolerance as i64)),
-            format!(
-                "{} (worst {})",
-                us(median),
-                us(lateness.last().copied().unwrap_or(i64::MAX))
-            ),
-            median <= tolerance as i64,
-        )
-        .or_blame(if lateness.is_empty() && !by_probe.is_empty() {
-            Blame::Either
-        } else {
-            Blame::Machine
-        }),
-    ]
-}
-
-/// Share of probes lost on one link against the declared probability. Losses of the Gilbert-Elliott kind come in bursts, to
-/// which the interval of independent losses does not apply; for these the replay alone decides.
-fn loss_line(network: &Network, port: PortId, sent: usize, log: &ProbeLog) -> Check {
-    let is_lost = |delivery: &&DeliveryRecord| {
-        delivery.outcome == 16 + reason_code(DropReason::Loss) && delivery.port == port.0
-    };
-    let lost = log.deliveries.iter().filter(is_lost).count();
-    let name = format!("loss {}", network.port_name(port));
-    let measured = format!("{lost} of {sent} probes");
-    let Some(LossDecl::Bernoulli { probability }) = network.ports[port.index()].impairments.loss else {
-        return line(&name, "verdicts as replayed".to_owned(), measured, true);
-    };
-    let n = sent as f64;
-    let half = DEVIATIONS * (n * probability * (1.0 - probability)).sqrt() + 1.0;
-    let (least, most) = (
-        (n * probability - half).max(0.0).floor(),
-        (n * probability + half).min(n).ceil(),
-    );
-    let ok = sent > 0 && (least..=most).contains(&(lost as f64));
-    line(
-        &name,
-        format!("{least} to {most} of {sent} probes ({} %)", probability * 100.0),
-        measured,
-        ok,
-    )
-}
-
-fn coverage_line(network: &Network, coverable: &BTreeSet<PortId>, covered: &BTreeSet<PortId>) -> Check {
-    let missing: Vec<String> = coverable
-        .difference(covered)
-        .map(|port| network.port_name(*port))
-        .collect();
-    let measured = match missing.len() {
-        0 => format!("{} of {}", covered.len(), coverable.len()),
-        _ => format!(
-            "{} of {}; not {}",
-            covered.len(),
-            coverable.len(),
-            missing[..missing.len().min(5)].join(", ")
-        ),
-    };
-    // A large or slow network is not fully covered in the time there is; that is said, not refused.
-    line(
-        "coverage",
-        "ports on routes between hosts".to_owned(),
-        measured,
-        true,
-    )
-}
-
-/// Conditions of the run that the probes did not meet: said, not refused.
-fn unprobed_line(unprobed: &[String]) -> Option<Check> {
-    let first = unprobed[..unprobed.len().min(5)].join(", ");
-    let measured = match unprobed.len() {
-        0 => return None,
-        1..=5 => format!("not probed: {first}"),
-        all => format!("not probed: {first} and {} more", all - 5),
-    };
-    let expected = "conditions that only time brings (the replay of the run shows them)".to_owned();
-    Some(line("not probed", expected, measured, true))
+/// What the kernel says of TCP in the nodes: no load makes it another.
+fn settings_lines(nodes: &Nodes) -> impl Iterator<Item = Line> + '_ {
+    (nodes.tcp.iter()).map(|check| check.clone().or_blame(Blame::Condition))
 }
 
 /// Linux keeps room for 48 bytes of options and data in a segment, whatever the MTU (net.ipv4.tcp_min_snd_mss): with smaller ones there
@@ -390,33 +282,18 @@ fn unprobed_line(unprobed: &[String]) -> Option<Check> {
 const LEAST_TCP_MTU: u32 = 88;
 
 /// A TCP connection over one path without losses carries data intact.
-/// What the kernel says of TCP in the nodes: no load makes it another.
-fn settings_lines(nodes: &Nodes) -> impl Iterator<Item = Line> + '_ {
-    nodes.tcp.iter().map(|check| {
-        let Check {
-            check,
-            expected,
-            measured,
-            ok,
-        } = check.clone();
-        line(&check, expected, measured, ok).or_blame(Blame::Condition)
-    })
-}
-
-fn tcp_line(network: &Network, nodes: &Nodes, routes: &[Route], deadline: u64) -> Option<Line> {
+fn tcp_line(network: &Network, nodes: &Nodes, visited: &[Visit<'_>], deadline: u64) -> Option<Line> {
     let lossless = |port: &PortId| !network.ports[port.index()].impairments.is_lossy();
     let usable = |route: &&Route| {
         let back = network.routes.path(&network.ports, route.to, route.from);
         route.ports.iter().all(lossless)
             && back.is_some_and(|back| back.iter().all(lossless))
-            && nodes
-                .list
+            && [route.sender, route.receiver]
                 .iter()
-                .filter(|node| node.id == route.from || node.id == route.to)
-                .all(|node| node.mtu >= LEAST_TCP_MTU)
+                .all(|position| nodes.list[*position].mtu >= LEAST_TCP_MTU)
             && route.greatest_latency(network, 1500) < 20_000_000
     };
-    let route = routes.iter().find(usable)?;
+    let route = visited.iter().map(|visit| visit.route).find(usable)?;
     let bytes = route
         .bytes_within(network, Duration::from_millis(100))
         .clamp(2_000, 65_536);

@@ -3,10 +3,13 @@
 use crate::nodes::Nodes;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use timebound_model::{Network, NodeId, NodeKind, PortId, Rate, WireBytes};
+use timebound_model::{MediumId, Network, NodeId, NodeKind, Port, PortId, Rate, WireBytes};
 
 /// What a real switch may take for a probe: its first frames have to be looked up, and the machine may be busy.
 const LONGEST_TRANSIT: u64 = 20_000_000;
+
+/// Up to this latency each probe is waited for.
+const QUICK: u64 = 100_000_000;
 
 /// A pair of hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,50 +26,145 @@ pub(super) struct Route {
     pub(super) switches: Vec<NodeId>,
 }
 
-/// Pairs that together cross every port between hosts, greedily, and the ports that can be crossed at all.
+/// Pairs that together cross every port between hosts, and the ports that can be crossed at all.
+///
+/// First each host and the next one: with one switch that is all, and no pair is tried in vain. What these leave out is found by
+/// walking from every host towards each other one, each walk up to where an earlier one with the same destination has been.
 pub(super) fn cover(network: &Network, nodes: &Nodes, switches: &[NodeId]) -> (Vec<Route>, BTreeSet<PortId>) {
-    let mut covered = BTreeSet::new();
-    let mut routes: Vec<Route> = Vec::new();
     // Devices and virtual machines cannot be asked to send or receive probes.
-    let is_here = |port: PortId| {
-        let port = &network.ports[port.index()];
-        !nodes.remote.contains(&port.node) && !nodes.remote.contains(&port.peer)
-    };
-    let ours = || nodes.list.iter().enumerate().filter(|(_, node)| !node.external);
-    for (sender, from) in ours() {
-        loop {
-            let fresh = |ports: &[PortId]| ports.iter().filter(|port| !covered.contains(*port)).count();
-            let candidates = ours().filter(|(receiver, _)| *receiver != sender);
-            let best = candidates
-                .filter_map(|(receiver, to)| {
-                    let ports = network.routes.path(&network.ports, from.id, to.id)?;
-                    if ports.iter().any(|port| !is_here(*port)) {
-                        return None;
-                    }
-                    Some((fresh(&ports), receiver, to.id, ports))
-                })
-                .max_by_key(|(fresh, receiver, _, _)| (*fresh, std::cmp::Reverse(*receiver)));
-            let Some((fresh, receiver, to, ports)) = best.filter(|best| best.0 > 0) else {
-                break;
-            };
-            debug_assert!(fresh > 0);
-            covered.extend(ports.iter().copied());
-            routes.push(Route {
-                flow: routes.len() as u32,
-                from: from.id,
-                to,
-                sender,
-                receiver,
-                switches: ports
-                    .iter()
-                    .map(|port| network.ports[port.index()].node)
-                    .filter(|node| switches.contains(node))
-                    .collect(),
-                ports,
-            });
+    let ours = (nodes.list.iter().enumerate()).filter(|(_, node)| !node.external);
+    let hosts: Vec<(usize, NodeId)> = ours.map(|(position, node)| (position, node.id)).collect();
+    Cover::new(network, &nodes.remote, switches, hosts).pairs()
+}
+
+/// A cover in the making.
+pub(super) struct Cover<'a> {
+    network: &'a Network,
+    remote: &'a BTreeSet<NodeId>,
+    switches: &'a [NodeId],
+    /// Position in [`Nodes::list`] and node of each host that takes part.
+    hosts: Vec<(usize, NodeId)>,
+    /// By port.
+    covered: Vec<bool>,
+    routes: Vec<Route>,
+}
+
+impl<'a> Cover<'a> {
+    pub(super) fn new(
+        network: &'a Network,
+        remote: &'a BTreeSet<NodeId>,
+        switches: &'a [NodeId],
+        hosts: Vec<(usize, NodeId)>,
+    ) -> Self {
+        Self {
+            network,
+            remote,
+            switches,
+            hosts,
+            covered: vec![false; network.ports.len()],
+            routes: Vec::new(),
         }
     }
-    (routes, covered)
+
+    pub(super) fn pairs(mut self) -> (Vec<Route>, BTreeSet<PortId>) {
+        let count = self.hosts.len();
+        let is_here = |port: &&Port| !self.is_away(port);
+        let mut open = self.network.ports.iter().filter(is_here).count();
+        for sender in 0..count {
+            open -= self.consider(sender, (sender + 1) % count);
+        }
+        let mut reached = vec![usize::MAX; self.network.nodes.len()];
+        for receiver in 0..count {
+            if open == 0 {
+                break;
+            }
+            for step in 1..count {
+                // The next ones first: pairs that lie far apart are probed at the same time.
+                let sender = (receiver + step) % count;
+                if self.walk(sender, receiver, &mut reached) {
+                    open -= self.consider(sender, receiver);
+                }
+            }
+        }
+        let covered = self.covered.iter().enumerate().filter(|(_, covered)| **covered);
+        (
+            self.routes,
+            covered.map(|(index, _)| PortId::new(index)).collect(),
+        )
+    }
+
+    /// Is it of the other machine of the run, or between the two?
+    fn is_away(&self, port: &Port) -> bool {
+        self.remote.contains(&port.node) || self.remote.contains(&port.peer)
+    }
+
+    /// Is there a port on this way that no pair crosses yet? Looks no further than where `reached` says that this was seen.
+    fn walk(&self, sender: usize, receiver: usize, reached: &mut [usize]) -> bool {
+        let (mut at, to) = (self.hosts[sender].1, self.hosts[receiver].1);
+        let (mut fresh, mut away) = (false, false);
+        let mut seen = Vec::new();
+        while at != to && reached[at.index()] != receiver {
+            let Some(port) = self.network.routes.next_hop(at, to) else {
+                return false;
+            };
+            seen.push(at);
+            fresh |= !self.covered[port.index()];
+            let port = &self.network.ports[port.index()];
+            at = port.peer;
+            if self.is_away(port) {
+                // This way is not taken, and what comes behind may be crossed by another one.
+                away = true;
+            }
+        }
+        if !away {
+            seen.iter().for_each(|node| reached[node.index()] = receiver);
+        }
+        fresh && !away
+    }
+
+    /// Takes a pair in if its way crosses something new; how many ports that are.
+    fn consider(&mut self, sender: usize, receiver: usize) -> usize {
+        let ((sender, from), (receiver, to)) = (self.hosts[sender], self.hosts[receiver]);
+        let ports = (self.network.routes.path(&self.network.ports, from, to)).unwrap_or_default();
+        let fresh = ports.iter().filter(|port| !self.covered[port.index()]).count();
+        let mut crossed = ports.iter().map(|port| &self.network.ports[port.index()]);
+        if fresh == 0 || crossed.any(|port| self.is_away(port)) {
+            return 0;
+        }
+        ports.iter().for_each(|port| self.covered[port.index()] = true);
+        let real = ports.iter().map(|port| self.network.ports[port.index()].node);
+        let switches = real.filter(|node| self.switches.contains(node)).collect();
+        self.routes.push(Route {
+            flow: self.routes.len() as u32,
+            from,
+            to,
+            sender,
+            receiver,
+            switches,
+            ports,
+        });
+        fresh
+    }
+}
+
+/// What only one frame has at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Resource {
+    Port(PortId),
+    Medium(MediumId),
+}
+
+/// Least and greatest time that a port takes to send a frame for which nothing waits.
+fn transmission(kind: NodeKind, port: &Port, wire: u32) -> (u64, u64) {
+    match (kind, &port.trace) {
+        (NodeKind::Segment, _) => (0, 0),
+        // By the moment at which it comes.
+        (_, Some(trace)) => (1, trace.greatest_wait(WireBytes(wire)).0),
+        (_, None) => {
+            let transmission = port.rate.transmission_time(WireBytes(wire)).0;
+            (transmission, transmission)
+        }
+    }
 }
 
 impl Route {
@@ -93,23 +191,69 @@ impl Route {
                 // The stream may be one that is copied here.
                 greatest += node.switching_max.0 + node.replication_max.0;
             }
-            let (fastest, slowest) = match (node.kind, &port.trace) {
-                (NodeKind::Segment, _) => (0, 0),
-                // By the moment at which it comes.
-                (_, Some(trace)) => (1, trace.greatest_wait(WireBytes(wire)).0),
-                (_, None) => {
-                    let transmission = port.rate.transmission_time(WireBytes(wire)).0;
-                    (transmission, transmission)
-                }
-            };
+            let (fastest, slowest) = transmission(node.kind, port, wire);
             least += fastest + port.propagation.0;
             greatest += slowest + port.propagation.0 + port.impairments.greatest_jitter().0;
         }
         (least, greatest)
     }
 
+    /// Latency of a lone frame of this MTU at most.
     pub(super) fn greatest_latency(&self, network: &Network, mtu: u32) -> u64 {
         self.latency(network, WireBytes::from_captured(mtu + 14).0).1
+    }
+
+    /// How long after a frame of this size the next one on this way must come so as never to wait for it: all of its latency but
+    /// what passes on the line. With second copies, all copies.
+    pub(super) fn occupancy(&self, network: &Network, wire: u32) -> u64 {
+        let on_the_line: u64 = (self.ports.iter())
+            .map(|port| network.ports[port.index()].propagation.0)
+            .sum();
+        self.greatest_with_copies(network, wire)
+            .saturating_sub(on_the_line)
+    }
+
+    /// Latency of the last copy of a frame that has the way to itself.
+    pub(super) fn greatest_with_copies(&self, network: &Network, wire: u32) -> u64 {
+        let (mut copies, mut waiting) = (1u64, 0u64);
+        for id in &self.ports {
+            let port = &network.ports[id.index()];
+            let node = &network.nodes[port.node.index()];
+            let each = transmission(node.kind, port, wire).1;
+            waiting = waiting.saturating_add(each.saturating_mul(copies - 1));
+            if port.impairments.duplication > 0.0 {
+                copies = copies.saturating_mul(2);
+            }
+        }
+        self.latency(network, wire).1.saturating_add(waiting)
+    }
+
+    /// Does it take too long to wait for one frame after the other?
+    pub(super) fn is_slow(&self, network: &Network, wire: u32) -> bool {
+        self.greatest_with_copies(network, wire) > QUICK
+    }
+
+    /// Copies that one frame can become.
+    pub(super) fn most_copies(&self, network: &Network) -> u64 {
+        let doubling = |port: &&PortId| network.ports[port.index()].impairments.duplication > 0.0;
+        1 << self.ports.iter().filter(doubling).count().min(32)
+    }
+
+    /// What frames of this way share with those of others: ports, and media in place of their ports.
+    pub(super) fn resources(&self, network: &Network) -> Vec<Resource> {
+        let resource = |port: &PortId| match network.ports[port.index()].medium {
+            Some(medium) => Resource::Medium(medium),
+            None => Resource::Port(*port),
+        };
+        self.ports.iter().map(resource).collect()
+    }
+
+    /// Can a frame get lost or damaged on this way?
+    pub(super) fn loses(&self, network: &Network) -> bool {
+        self.ports.iter().any(|port| {
+            let impairments = &network.ports[port.index()].impairments;
+            impairments.loss.is_some() || impairments.corruption > 0.0
+        })
     }
 
     fn slowest(&self, network: &Network) -> Rate {

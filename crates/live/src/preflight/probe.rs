@@ -1,6 +1,6 @@
 //! Probe frames through kernel sockets in the nodes.
 
-use super::paths::Route;
+use super::paths::{Resource, Route};
 use crate::kernel::{clock, set_option};
 use crate::nodes::{Nodes, within};
 use crate::plane::MAGIC;
@@ -37,12 +37,25 @@ pub(super) struct Prober<'a> {
     nodes: &'a Nodes,
     sockets: BTreeMap<usize, UdpSocket>,
     sequence: u32,
+    /// Until when probes are under way on slow ways, at most.
+    busy: BTreeMap<Resource, u64>,
     pub(super) arrivals: Vec<Arrival>,
     pub(super) single: Vec<Single>,
 }
 
+fn sleep(nanos: u64) {
+    if nanos > 0 {
+        std::thread::sleep(Duration::from_nanos(nanos));
+    }
+}
+
+/// Bytes on the wire of a UDP probe with this payload.
+pub(super) fn wire(payload: usize) -> u32 {
+    timebound_model::WireBytes::from_captured(payload as u32 + 42).0
+}
+
 impl<'a> Prober<'a> {
-    /// Sockets in every node that takes part.
+    /// Sockets in every node that takes part, each of which knows whom it sends to.
     pub(super) fn open(nodes: &'a Nodes, routes: &[Route]) -> io::Result<Self> {
         let mut sockets = BTreeMap::new();
         for position in routes.iter().flat_map(|route| [route.sender, route.receiver]) {
@@ -55,30 +68,56 @@ impl<'a> Prober<'a> {
                 entry.insert(socket);
             }
         }
+        for route in routes {
+            let (sender, receiver) = (&nodes.list[route.sender], &nodes.list[route.receiver]);
+            sender.introduce(receiver)?;
+            receiver.introduce(sender)?;
+        }
         Ok(Self {
             nodes,
             sockets,
             sequence: 0,
+            busy: BTreeMap::new(),
             arrivals: Vec::new(),
             single: Vec::new(),
         })
     }
 
-    /// Small and full-sized probes one at a time.
-    pub(super) fn visit(&mut self, route: &Route, network: &Network) {
-        let node = &self.nodes.list[route.sender];
-        let mtu = node.mtu.min(self.nodes.list[route.receiver].mtu) as usize;
-        let full = mtu.saturating_sub(28).max(SMALL);
-        // The first one may wait for the kernel's address resolution; its virtual latency is as good as any.
-        for payload in [SMALL, SMALL, full] {
-            let wire = timebound_model::WireBytes::from_captured(payload as u32 + 42).0;
-            let patience = route.latency(network, wire).1 + PATIENCE;
-            let Some(probe) = self.send(route, payload) else {
+    /// Probes of these sizes. On a quick way one is waited for before the next is sent; on a slow one the next is sent when it
+    /// cannot have to wait for the one before.
+    pub(super) fn visit(&mut self, route: &Route, network: &Network, payloads: &[usize]) {
+        self.await_way(route, network);
+        for payload in payloads {
+            let wire = wire(*payload);
+            let greatest = route.latency(network, wire).1;
+            let with_copies = route.greatest_with_copies(network, wire);
+            let Some(probe) = self.send(route, *payload) else {
                 continue;
             };
             self.single.push(probe);
-            self.await_probe(route.receiver, probe, patience);
+            if !route.is_slow(network, wire) {
+                // The first one may wait for the kernel's address resolution; its virtual latency is as good as any.
+                self.await_probe(route.receiver, probe, greatest + PATIENCE);
+                sleep(with_copies - greatest);
+            } else {
+                let free = clock::monotonic() + with_copies + PATIENCE;
+                for resource in route.resources(network) {
+                    self.busy.insert(resource, free);
+                }
+                sleep(route.occupancy(network, wire) + PATIENCE);
+            }
         }
+    }
+
+    /// Waits until what earlier probes of other ways left on this one must have passed.
+    fn await_way(&mut self, route: &Route, network: &Network) {
+        let resources = route.resources(network);
+        let free = resources
+            .iter()
+            .filter_map(|resource| self.busy.get(resource))
+            .max();
+        let free = free.copied().unwrap_or_default();
+        sleep(free.saturating_sub(clock::monotonic()));
     }
 
     /// Many small probes, `gap` apart, without waiting for each.

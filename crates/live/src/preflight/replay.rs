@@ -134,7 +134,7 @@ impl Replayed {
             .filter(|(expected, found)| expected == found)
             .count();
         let all = self.deliveries.len().max(found.len());
-        super::line(
+        super::judge::line(
             "replay",
             format!("{all} verdicts and virtual times as the model computes them from the stamps"),
             format!("{equal} equal"),

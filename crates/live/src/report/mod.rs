@@ -107,7 +107,8 @@ pub struct Check {
     pub check: String,
     pub expected: String,
     pub measured: String,
-    pub ok: bool,
+    /// Null: could not be checked, and `measured` says why.
+    pub ok: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
