@@ -262,7 +262,7 @@ def test_results_of_another_scenario_or_verb_are_replaced_only_by_force(
     for arguments in (["predict", str(other)], ["simulate", plant], ["predict", plant, "--set", "name=factory"]):
         assert execute([*arguments, "-o", str(run)]) == 2
         told = capsys.readouterr().err
-        assert "holds the results of plant (predict)" in told and "--force" in told
+        assert f"holds the results of plant (predict, {plant})" in told and "--force" in told
         assert content(run) == before
     assert execute(["simulate", plant, "-o", str(run), "-q", "--force"]) == 0
     assert (run / "simulated.parquet").exists()

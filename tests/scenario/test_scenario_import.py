@@ -55,6 +55,8 @@ def test_attributes_of_a_link_are_used(edge: str, rate: int, delay: int, tmp_pat
         ('dist 1 loss "1 %"', "'loss'"),
         ('delay "1 ms" dist "far"', "'dist'"),
         ("dist 1 weight 3", "'weight'"),
+        ('latency_ms 0.5 delay "7 ms"', "'delay'"),
+        ('dist 1 bandwidth "10 Mbit/s" capacity "1 Mbit/s"', "'capacity'"),
     ],
 )
 def test_an_attribute_that_is_not_used_is_named_with_the_number_of_its_links(

@@ -67,8 +67,11 @@ class Mark:
     def said(self) -> str:
         """In words whose results they are."""
         run = self.content.get("run")
-        name = run["name"] if isinstance(run, dict) else self.content.get("scenario")
-        return f"the results of {name} ({', '.join(self.content['parts'])})"
+        name, source = (
+            (run["name"], run.get("source")) if isinstance(run, dict) else (self.content.get("scenario"), None)
+        )
+        # A scenario that was moved has the same name: where it was says why it is another one.
+        return f"the results of {name} ({', '.join([*self.content['parts'], *([str(source)] if source else [])])})"
 
 
 def read_mark(place: Place) -> Mark | None:

@@ -47,7 +47,8 @@ def expand(text: str) -> list[str]:
         if not _NAME.fullmatch(name):
             raise RangeError(
                 f"{text!r} is no name of a node",
-                "use letters, digits, '_', '.' and '-' (at most 63), ranges as h[1-60]",
+                "use letters, digits, '_', '.' and '-' (at most 63), ranges as h[1-60]"
+                + ("; parameters stand in values, not in keys" if "${" in text else ""),
             )
     return names
 

@@ -59,7 +59,7 @@ quotes around them (editors and other programs say so); Timebound reads them wit
 
 ## Parameters, overrides, includes
 
-`parameters: {{n: 20}}` gives `${{n}}` a value anywhere in the file (in quotes inside `[ ]` and `{{ }}`: `count: "${{n}}"` is the number). `--set n=40` changes it; `--set` changes anything else by its path as well:
+`parameters: {{n: 20}}` gives `${{n}}` a value wherever a value stands, not in keys (in quotes inside `[ ]` and `{{ }}`: `count: "${{n}}"` is the number). `--set n=40` changes it; `--set` changes anything else by its path as well:
 `--set flows.alpha.period="10 ms"`, `--set network.links.s1-s4.rate="1 Mbit/s"`, `--set run.seed=7`. Entries of a list are named by their
 name, links by their ends, anything by its number.
 

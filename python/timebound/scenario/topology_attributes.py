@@ -99,18 +99,21 @@ class Reader:
         return found
 
     def _first(self, plain: dict[str, tuple[str, Any]], names: tuple[str, ...], kind: units.Kind) -> Fraction | None:
-        """The first of the attributes of a kind that can be understood; those that cannot are counted."""
+        """The first of the attributes of a kind that can be understood; those that cannot, or say something else, are counted."""
         found: Fraction | None = None
         speed = plain.get("linkspeedunits", ("", ""))[1]
         for short in sorted(plain, key=lambda each: _rank(each, names)):
             if _family(short) != names:
                 continue
             key, value = plain[short]
-            if found is None and str(value).strip():
-                unit = f"{speed}bit/s" if short == "linkspeed" and speed else _unit_of(short, names)
-                found = _quantity(str(value), unit, kind)
-                if found is None:
-                    self._leave(key, value)
+            if not str(value).strip():
+                continue
+            unit = f"{speed}bit/s" if short == "linkspeed" and speed else _unit_of(short, names)
+            said = _quantity(str(value), unit, kind)
+            if found is None:
+                found = said
+            if said is None or said != found:
+                self._leave(key, value)
         return found
 
     def _leave(self, key: str, value: Any) -> None:
