@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from timebound.engine.folder import lines
@@ -18,6 +18,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES, st.integers(0, 4))
 def test_lines_are_the_same_json(content: Any, depth: int) -> None:
     assert json.loads(lines(content, depth)) == content

@@ -152,10 +152,11 @@ def test_a_broker_that_dies_ends_the_run_and_keeps_what_was_measured(tmp_path: P
         "b: host",
         "b: {kind: host, run: [{command: [sh, -c, 'sleep 1; exit 7'], name: fuse, essential: true, start: 500 ms}]}",
     )
-    file.write_text(text.replace("duration: 2 s", "duration: 20 s"))
+    file.write_text(text.replace("duration: 2 s", "duration: 100 s"))
     started = time.monotonic()
     code, summary = run(file, tmp_path / "run", verb="emulate")
-    assert code == 1 and time.monotonic() - started < 15
+    # Long before its end, however busy the machine is.
+    assert code == 1 and time.monotonic() - started < 90
     assert "fuse" in summary["failure"]
     assert all(flow["sent"] for flow in summary["flows"])
     assert sandboxes(tmp_path) == []
