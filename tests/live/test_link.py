@@ -100,7 +100,7 @@ def test_the_simulated_link_loses_and_delays_alike(tmp_path: Path) -> None:
         text=True,
         timeout=120,
     )
-    assert done.returncode == 1, done.stderr  # losses: no bound
+    assert done.returncode == 0, done.stderr  # losses: no bound, but nothing asks for one
     streams = pl.read_parquet(folder / "simulated.parquet")
     load = streams.filter(
         pl.col("stream") == "background/udp-1"

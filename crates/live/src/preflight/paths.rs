@@ -239,8 +239,9 @@ impl Route {
         1 << self.ports.iter().filter(doubling).count().min(32)
     }
 
-    /// What frames of this way share with those of others: ports, and media in place of their ports.
-    pub(super) fn resources(&self, network: &Network) -> Vec<Resource> {
+    /// What frames of this way share with those of others: ports, and media in place of their ports. Each once: a way into a
+    /// segment and out of it passes one medium twice, and its frame is not in its own way there.
+    pub(super) fn resources(&self, network: &Network) -> BTreeSet<Resource> {
         let resource = |port: &PortId| match network.ports[port.index()].medium {
             Some(medium) => Resource::Medium(medium),
             None => Resource::Port(*port),
