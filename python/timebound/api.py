@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine import runs
 from timebound.engine.progress import SILENT, Progress
+from timebound.files import release
 from timebound.scenario import load as load_scenario
 from timebound.scenario.builtin import find
 from timebound.scenario.model import Scenario
@@ -67,7 +68,9 @@ class Experiment:
         return self._run({"predict", "simulate", "emulate"}, output, progress, force=force)
 
     def _run(self, parts: set[str], output: str | Path | None, progress: Progress, *, force: bool) -> Run:
-        done = runs.run(self.scenario, None if output is None else Path(output), parts, progress, force=force)
+        done = runs.run(self.scenario, output, parts, progress, force=force)
+        # This process may go on for days, and others may write the report anew.
+        release(done.folder)
         return Run(done.folder, done.summary, done.exit_code)
 
 

@@ -279,7 +279,7 @@ def test_a_folder_that_is_being_written_is_refused(
     with (folder / ".lock").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         assert execute(["predict", plant, "--output", str(folder)]) == 2
-    assert "another run is writing" in capsys.readouterr().err
+    assert "another process is writing" in capsys.readouterr().err
 
 
 def test_a_search_by_evaluations_or_time_tells_how_much_is_open(plant: str, capsys: pytest.CaptureFixture[str]) -> None:

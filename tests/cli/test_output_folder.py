@@ -349,7 +349,7 @@ def test_a_folder_in_use_is_refused_before_anything_else(
     with (run / ".lock").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         assert execute(["simulate", plant, "-o", str(run), "--force"]) == 2
-    assert "another run is writing" in capsys.readouterr().err
+    assert "another process is writing" in capsys.readouterr().err
 
 
 def test_a_file_of_the_user_in_a_folder_that_is_emptied_whole_is_refused(plant: str, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_what_no_assignment_can_meet_is_an_unmet_requirement_with_its_reason(
         (["--assign", ""], "--assign: '' cannot be assigned"),
         (["--assign", "routes", "--assign-for", "soon"], "--assign-for: 'soon' is no time"),
         (["--assign", "routes", "--assign-by", "luck"], "luck"),
-        (["--assign", "routes", "-o", "SELF"], "is the scenario itself"),
+        (["--assign", "routes", "-o", "SELF"], "is read by this command"),
         (["--assign", "routes", "-o", "/nowhere/x.yaml"], "/nowhere is no folder"),
     ],
 )

@@ -18,7 +18,7 @@ def folders(tmp_path: Path, *kinds: str) -> list[Path]:
 
 def test_figures_and_changes_of_two_runs(tmp_path: Path) -> None:
     a, b = folders(tmp_path, "all-well", "violated")
-    page = read_page(write_comparison([a, b], tmp_path / "out" / "both.html"))
+    page = read_page(write_comparison([a, b], tmp_path / "both.html"))
     first, second = runs.all_well()["flows"][1], runs.violated()["flows"][1]
     row = row_of(page, "table-comparison", "beta → h5")
     assert row["network max A"] == first["latency_us"]["max"]

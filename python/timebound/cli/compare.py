@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, Force, print_json, stderr
 from timebound.engine.folder import read_summary
-from timebound.files import FolderError, may_write
+from timebound.files import FolderError, named_file
 
 
 def register(app: App) -> None:
@@ -25,7 +25,7 @@ def compare(
     /,
     *more: Path,
     output: Annotated[
-        Path | None,
+        str | None,
         Parameter(name=["--output", "-o"], help="The HTML file to write; a new one below `runs/` by default."),
     ] = None,
     force: Force = False,
@@ -33,16 +33,14 @@ def compare(
 ) -> int:
     """Compare runs: every flow's figures side by side, what became better or worse, and which verdicts changed."""
     from timebound.cli.table import comparison_table
-    from timebound.report import ReportError, is_comparison, write_comparison
+    from timebound.report import ReportError, check_page, write_comparison
 
     folders = [first, second, *more]
-    output = _new() if output is None else output
-    page = output / "comparison.html" if output.is_dir() else output
-    # An earlier comparison of the same runs is replaced, as an earlier run is by one of the same scenario.
-    may_write(page, force=force, ours=lambda there: is_comparison(there, folders))
+    page = _new() if output is None else named_file(output, "comparison.html")
+    check_page(page, folders, force=force)
     summaries = [read_summary(folder) for folder in folders]
     try:
-        path = write_comparison(folders, output, force=force)
+        path = write_comparison(folders, page, force=force)
     except (ReportError, AttributeError, KeyError, TypeError) as error:
         raise FolderError(
             f"a summary.json is damaged or too many folders: {error}",
@@ -64,4 +62,5 @@ def _new() -> Path:
     while os.path.lexists(page):
         number += 1
         page = Path("runs") / f"comparison-{stamp}-{number}.html"
+    page.parent.mkdir(exist_ok=True)
     return page

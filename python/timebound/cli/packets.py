@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, Force, Quiet, print_json, stderr
-from timebound.files import FolderError, Place, adopt, may_write, write_with
+from timebound.files import FolderError, Place, adopt, holding, may_write, named_file, results_of, write_with
+
+if TYPE_CHECKING:
+    from timebound.engine.packets import Analysis
 
 
 def register(app: App) -> None:
@@ -29,7 +33,7 @@ def packets(
         bool, Parameter(negative=(), help="Count a file that is damaged or cut short up to the damage.")
     ] = False,
     output: Annotated[
-        Path | None, Parameter(name=["--output", "-o"], help="Write the table (Parquet) to this file.")
+        str | None, Parameter(name=["--output", "-o"], help="Write the table (Parquet) to this file.")
     ] = None,
     force: Force = False,
     json: AsJson = False,
@@ -41,7 +45,6 @@ def packets(
     """
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import packets as engine
-    from timebound.engine.folder import read_summary, write_json
 
     paths = [first, *more]
     for port in mqtt_port:
@@ -52,34 +55,48 @@ def packets(
         raise FolderError("a run folder is analysed on its own", "name one run folder, or files only")
     if any(path.is_dir() for path in more):
         raise FolderError("a run folder is analysed on its own", "name one run folder, or files only")
-    if output is not None:
-        may_write(output, force=force)
+    table = None if output is None else named_file(output)
+    inputs = paths if run is None else _inputs_of(run)
+    if table is not None:
+        may_write(table, force=force, inputs=inputs)
     interval_ns = _nanoseconds(interval)
-    if run is not None and (run / "summary.json").is_file():
-        with Place(run) as place:
+    with ExitStack() as held:
+        if run is not None and (run / "summary.json").is_file():
+            place = held.enter_context(Place(run))
+            held.enter_context(holding(place))
             # An analysis of a run of an earlier version, or of its folder's copy, is brought up to date.
             adopt(place, ["packets.parquet"], force=force, ours=_has_packets)
             adopt(place, ["summary.json"], ours=lambda _: True)
-    sources = engine.of_files(paths, mqtt_port) if run is None else engine.of_run(run, mqtt_port)
-    if not sources:
-        raise FolderError(f"{first} has no captures", 'ask for them in the scenario: run: {captures: ["h1->s1"]}')
-    with TerminalProgress(quiet or json) as progress:
-        analysis = engine.analyse(sources, interval_ns=interval_ns, partial=partial, progress=progress)
-    if output is not None:
-        write_with(output, analysis.table.write_parquet, force=force)
-    if run is not None and (run / "summary.json").is_file():
-        from timebound.report import ReportError, write_report
-
-        summary = read_summary(run)
-        with Place(run) as place, place.writing("packets.parquet") as file:
-            analysis.table.write_parquet(file)
-        write_json(run / "summary.json", {**summary, "packets": analysis.summary})
-        try:
-            write_report(run, force=force)
-        except ReportError as error:
-            raise FolderError(str(error), f"the figures are in {run / 'summary.json'}") from error
+        sources = engine.of_files(paths, mqtt_port) if run is None else engine.of_run(run, mqtt_port)
+        if not sources:
+            raise FolderError(f"{first} has no captures", 'ask for them in the scenario: run: {captures: ["h1->s1"]}')
+        with TerminalProgress(quiet or json) as progress:
+            analysis = engine.analyse(sources, interval_ns=interval_ns, partial=partial, progress=progress)
+        if table is not None:
+            write_with(table, analysis.table.write_parquet, force=force, inputs=inputs)
+        if run is not None and (run / "summary.json").is_file():
+            _keep(run, analysis, force=force)
     print_json(analysis.summary) if json else _print(analysis.summary)
     return 0
+
+
+def _keep(run: Path, analysis: Analysis, *, force: bool) -> None:
+    from timebound.engine.folder import read_summary, write_json
+    from timebound.report import ReportError, write_report
+
+    summary = read_summary(run)
+    with Place(run) as place, place.writing("packets.parquet") as file:
+        analysis.table.write_parquet(file)
+    write_json(run / "summary.json", {**summary, "packets": analysis.summary})
+    try:
+        write_report(run, force=force)
+    except ReportError as error:
+        raise FolderError(str(error), f"the figures are in {run / 'summary.json'}") from error
+
+
+def _inputs_of(run: Path) -> list[Path]:
+    """All that belongs to the run, but for the table that is made anew."""
+    return [*(file for file in results_of(run) if file.name != "packets.parquet"), *(run / "captures").glob("*")]
 
 
 def _has_packets(place: Place) -> bool:

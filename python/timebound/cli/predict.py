@@ -149,7 +149,7 @@ def figures(
             summary = runs.figures_only(scenario, parts, progress, method=method, effort=effort)
             code = runs.exit_code(summary, None)
         else:
-            done = runs.run(scenario, Path(output), parts, progress, method=method, force=force, effort=effort)
+            done = runs.run(scenario, output, parts, progress, method=method, force=force, effort=effort)
             summary, code = done.summary, done.exit_code
     if json:
         print_json(summary if output is None else {**summary, "folder": output})

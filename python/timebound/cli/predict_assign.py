@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from timebound.cli.common import print_json, stderr
 from timebound.cli.table import duration
-from timebound.files import FolderError, may_write, write_file
+from timebound.files import FolderError, may_write, named, named_file, suffix, write_file
 from timebound.scenario.units import TIME, UnitError, parse
 
 if TYPE_CHECKING:
@@ -108,14 +108,11 @@ def run(
     from timebound.engine.assign import assign
 
     parts, seconds = options.parts(), options.seconds()
-    target = None if output is None else Path(output)
-    is_file = target is not None and target.suffix in (".yaml", ".yml")
-    if target is not None and is_file and (target.exists() and scenario.file and target.samefile(scenario.file)):
-        raise FolderError(
-            f"{target} is the scenario itself", "name another file with --output: it will include this one"
-        )
-    if target is not None and is_file:
-        may_write(target, force=force)
+    target = None if output is None else named(output)
+    is_file = target is not None and suffix(target) in (".yaml", ".yml")
+    if output is not None and target is not None and is_file:
+        target = named_file(output)
+        may_write(target, force=force, inputs=scenario.inputs)
     with TerminalProgress(quiet or json) as progress:
         progress.step("assign", "predicting")
         assigned = assign(
@@ -141,15 +138,14 @@ def _write(
     """An overlay over the scenario's file; the whole scenario where it has none or was changed by --set."""
     from timebound.engine.assign import overlay
 
-    if not target.parent.is_dir():
-        raise FolderError(f"{target.parent} is no folder", "make it first, or name another file")
     if scenario.file is None or settings:
-        write_file(target, assigned.scenario.to_yaml(), force=force)
+        write_file(target, assigned.scenario.to_yaml(), force=force, inputs=scenario.inputs)
         return
     source = Path(scenario.file).resolve()
     near = os.path.relpath(source, target.parent.resolve())
     # Far away the relative name says less than the whole one.
-    write_file(target, overlay(assigned, str(source) if near.count("..") > 2 else near, parts), force=force)
+    text = overlay(assigned, str(source) if near.count("..") > 2 else near, parts)
+    write_file(target, text, force=force, inputs=scenario.inputs)
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, Force, Quiet, print_json, stderr
-from timebound.files import FolderError, may_write, write_file
+from timebound.files import FolderError, may_write, named_file, write_file
 
 if TYPE_CHECKING:
     from timebound.engine.broker_profile import Request
@@ -42,9 +41,7 @@ def profile_broker(
     from timebound.engine.folder import lines
 
     request = Request(program, _numbers(sizes, "--sizes"), _numbers(qos, "--qos"), _numbers(fan_out, "--fan-out"))
-    file = Path(output or f"{program}.json")
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        raise FolderError(f"{file} cannot be written", "name a file in a folder that exists with --output")
+    file = named_file(f"{program}.json" if output is None else output)
     may_write(file, force=force)
     try:
         with TerminalProgress(quiet or json) as progress:

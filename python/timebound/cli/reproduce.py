@@ -14,7 +14,7 @@ from timebound.cli.reproduce_bounds import BoundsOptions
 from timebound.cli.reproduce_multicast import MulticastOptions, SharedOptions
 from timebound.cli.reproduce_scalability import ScalabilityOptions
 from timebound.cli.reproduce_velox import VeloxOptions
-from timebound.engine.folder import FolderError
+from timebound.files import FolderError, named_folder
 
 EXPERIMENTS = {
     "mqtt-scalability": "up to 350 MQTT clients on one broker: CPU, traffic and packets by QoS (vNET, sections II and III)",
@@ -66,7 +66,7 @@ def reproduce(
     if experiment not in EXPERIMENTS:
         raise _refused(f"there is no experiment {experiment!r}", f"there are: {', '.join(EXPERIMENTS)}")
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    folder = Path(output) if output else Path("runs") / f"{experiment}-{stamp}"
+    folder = named_folder(output) if output is not None else Path("runs") / f"{experiment}-{stamp}"
     for owner, stated in given.items():
         foreign = [name for name in stated if experiment != "mrt-mqtt" or name not in SHARED]
         if experiment != owner and foreign:

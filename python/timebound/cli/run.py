@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -97,10 +96,9 @@ def execute(
         for sentence in runs.check(scenario, rootless=rootless):
             stderr(f"warning: {sentence}")
     with TerminalProgress(quiet or json) as progress:
-        folder = None if output is None else Path(output)
         done = runs.run(
             scenario,
-            folder,
+            output,
             parts,
             progress,
             rootless=rootless,

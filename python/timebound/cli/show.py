@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -16,7 +15,7 @@ from timebound.cli.common import (
     print_json,
     stderr,
 )
-from timebound.files import FolderError, may_write, write_file
+from timebound.files import FolderError, may_write, named_file, suffix, write_file
 
 
 def register(app: App) -> None:
@@ -30,7 +29,7 @@ def show(
     *,
     set: Settings = (),
     output: Annotated[
-        Path | None,
+        str | None,
         Parameter(name=["--output", "-o"], help="Write a file: .svg, .png, .graphml, .gml or .json (topology)."),
     ] = None,
     force: Force = False,
@@ -52,12 +51,13 @@ def show(
         ".gml": lambda: topology.to_gml(loaded).encode(),
         ".json": lambda: topology.to_json(loaded).encode(),
     }
-    writer = writers.get(output.suffix.lower())
+    file = named_file(output)
+    writer = writers.get(suffix(file))
     if writer is None:
-        raise FolderError(f"{output}: unknown kind of file", f"end its name in one of {', '.join(writers)}")
-    may_write(output, force=force)
-    write_file(output, writer(), force=force)
-    stderr(f"written: {output}")
+        raise FolderError(f"{file}: unknown kind of file", f"end its name in one of {', '.join(writers)}")
+    may_write(file, force=force, inputs=loaded.inputs)
+    write_file(file, writer(), force=force, inputs=loaded.inputs)
+    stderr(f"written: {file}")
     return 0
 
 

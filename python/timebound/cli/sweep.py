@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, Quiet, Settings, print_json, stderr
-from timebound.engine.folder import FolderError
+from timebound.files import FolderError, named_folder
 
 if TYPE_CHECKING:
     from timebound.engine.sweep import Outcome, Sweep
@@ -43,7 +44,7 @@ def sweep(
         Literal["predict", "simulate", "emulate", "run"], Parameter(help="What is done at each point.")
     ] = "run",
     set: Settings = (),
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The folder of the sweep.")] = None,
+    output: Annotated[str | None, Parameter(name=["--output", "-o"], help="The folder of the sweep.")] = None,
     jobs: Annotated[
         int | None,
         Parameter(help="Points at once; all cores by default, one where emulated: emulations disturb each other."),
@@ -81,13 +82,14 @@ def sweep(
     from timebound.engine.sweep import Options, run_sweep
     from timebound.engine.sweep import gather as join_shards
 
+    target = None if output is None else named_folder(output)
     if gather:
         if not names or vary or zip or vary_file:
             raise FolderError(
                 "--gather takes folders and nothing to vary", "timebound sweep --gather FOLDER ... -o OUT"
             )
         with TerminalProgress(quiet or json) as progress:
-            outcome = join_shards([Path(name) for name in names], output, progress)
+            outcome = join_shards([Path(name) for name in names], target, progress)
         return _close(outcome, json=json)
     if len(names) != 1:
         raise FolderError("a sweep takes one scenario", "timebound sweep SCENARIO --vary PATH=VALUES -o FOLDER")
@@ -99,7 +101,7 @@ def sweep(
         plan = _plan(names[0], verb, vary, zip, vary_file, set, progress)
         for warning in plan.warnings:
             progress.note(warning)
-        folder = output or Path("runs") / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', plan.name)}-sweep"
+        folder = target or Path("runs") / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', plan.name)}-sweep"
         options = Options(folder, executor, given, jobs, resume, force, part, rootless)
         if not dry_run:
             outcome = run_sweep(plan, options, progress)
@@ -118,12 +120,15 @@ def _plan(
     from timebound.cli.common import assignments
     from timebound.engine.sweep import parse_axes, plan_sweep
     from timebound.scenario.builtin import find
+    from timebound.scenario.files import noting
 
-    axes = parse_axes(vary, zipped, file)
+    with noting() as inputs:
+        axes = parse_axes(vary, zipped, file)
     if not axes:
         raise FolderError("nothing varies", 'for example --vary flows.alpha.period="5 ms, 10 ms" --vary run.seed=1..5')
     path = find(source)
-    return plan_sweep(str(path.resolve()) if path.exists() else source, verb, axes, assignments(settings), progress)
+    plan = plan_sweep(str(path.resolve()) if path.exists() else source, verb, axes, assignments(settings), progress)
+    return replace(plan, inputs=(*plan.inputs, *inputs))
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:

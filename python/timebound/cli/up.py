@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -80,7 +79,7 @@ def bring_up(
     from timebound.engine.hold import hold
 
     plan = runs.plan_of(scenario)
-    place = registry.temporary() if output is None else Path(output)
+    place = registry.temporary() if output is None else output
     folder = folders.prepare(place, written.held(plan), force=force)
     if output is None:
         stack.callback(folders.discard, folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
@@ -13,77 +12,55 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from timebound.files import LOCK, Claim, FolderError, Kind, Place, foreign, is_empty, read_mark, take_over
+from timebound.files import (
+    Claim,
+    FolderError,
+    Place,
+    foreign,
+    is_empty,
+    named_folder,
+    read_mark,
+    release,
+    take,
+    take_over,
+)
 
 __all__ = ["FolderError", "discard", "lines", "manifest", "prepare", "read_summary", "release", "write_json"]
 
 
-def prepare(output: Path | None, claim: Claim, *, force: bool = False) -> Path:
+def prepare(output: str | Path | None, claim: Claim, *, force: bool = False) -> Path:
     """A run folder in which nothing stands in the way of a run: `output`, or a new one below `runs/`.
 
     In an existing folder what an earlier run wrote is removed (`timebound.files`), by its manifest, and nothing else.
 
     Raises:
-        FolderError: the folder is none of ours, or of another scenario or verb without `force`, or it cannot be written.
+        FolderError: the name is none of a folder; the folder is none of ours, or of another scenario or verb without `force`, or it cannot be written.
     """
     if output is None:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", claim.name).lstrip(".-") or "run"
-        output = Path("runs") / f"{name}-{stamp}"
+        folder = Path("runs") / f"{name}-{stamp}"
         number = 1
-        while os.path.lexists(output):
+        while os.path.lexists(folder):
             number += 1
-            output = Path("runs") / f"{name}-{stamp}-{number}"
+            folder = Path("runs") / f"{name}-{stamp}-{number}"
+    else:
+        folder = named_folder(output)
     try:
-        if not output.is_dir() and os.path.lexists(output):
-            what = "is a link that leads nowhere" if output.is_symlink() and not output.exists() else "is a file"
-            raise FolderError(f"{output} {what}", "name a folder with --output")
-        output.mkdir(parents=True, exist_ok=True)
-        with Place(output) as place:
+        if not folder.is_dir() and os.path.lexists(folder):
+            what = "is a link that leads nowhere" if folder.is_symlink() and not folder.exists() else "is a file"
+            raise FolderError(f"{folder} {what}", "name a folder with --output")
+        folder.mkdir(parents=True, exist_ok=True)
+        with Place(folder) as place:
             if read_mark(place) is None and not is_empty(place):
                 raise foreign(place)
-            _take(place)
+            take(place)
             take_over(place, claim, force=force)
     except OSError as error:
         raise FolderError(
-            f"{output} cannot be written: {error.strerror}", "name another folder with --output"
+            f"{folder} cannot be written: {error.strerror}", "name another folder with --output"
         ) from error
-    return output
-
-
-def _take(place: Place) -> None:
-    """Holds the folder for as long as this process lives; the kernel lets go of it, however that ends."""
-    kind = place.kind(LOCK)
-    if kind not in (Kind.ABSENT, Kind.FILE):
-        raise place.refused(LOCK, kind)
-    key = place.path.resolve()
-    # Whatever the file holds is left alone.
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    lock = os.open(LOCK, flags, 0o666, dir_fd=place.descriptor)
-    held = _LOCKS.get(key)
-    if held is not None and os.path.sameopenfile(held, lock):
-        os.close(lock)
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise FolderError(f"another run is writing {place.path}", "name another folder with --output") from None
-    if held is not None:
-        # The folder that this process held under the name is gone.
-        os.close(held)
-    _LOCKS[key] = lock
-
-
-def release(folder: Path) -> None:
-    """Lets go of a folder that `prepare` took: for processes that make many runs."""
-    lock = _LOCKS.pop(folder.resolve(), None)
-    if lock is not None:
-        os.close(lock)
-
-
-_LOCKS: dict[Path, int] = {}
-"""Open files hold their locks. A folder that this process uses again is held already."""
+    return folder
 
 
 def discard(folder: Path) -> None:

@@ -99,7 +99,7 @@ def figures_only(
 
 def run(
     scenario: Scenario,
-    output: Path | None,
+    output: str | Path | None,
     parts: set[str],
     progress: Progress = SILENT,
     *,

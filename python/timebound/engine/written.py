@@ -47,7 +47,7 @@ def held(plan: Plan) -> Claim:
 
 def _claim(scenario: Scenario, parts: set[str], files: Iterable[str]) -> Claim:
     plain = tuple(dict.fromkeys(name for name in files if _is_plain(name)))
-    return Claim(scenario.name, source(scenario), tuple(sorted(parts)), plain, FOLDERS)
+    return Claim(scenario.name, source(scenario), tuple(sorted(parts)), plain, FOLDERS, scenario.inputs)
 
 
 def source(scenario: Scenario) -> str | None:

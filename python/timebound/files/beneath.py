@@ -7,13 +7,15 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import IO, Self
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+ASK = "name another file with --output, or say --force to replace it"
 
 
 class FolderError(Exception):
@@ -190,7 +192,7 @@ class Place:
         try:
             os.link(temporary, last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            raise FolderError(f"{self.path / last} exists", _ASK) from None
+            raise FolderError(f"{self.path / last} exists", ASK) from None
         except OSError:
             # A file system without hard links.
             os.rename(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
@@ -224,56 +226,3 @@ def _parts(name: str) -> list[str]:
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise FolderError(f"{name!r} leads out of its folder", "names in a run folder are plain")
     return [*parts, "."] if name.endswith("/.") else parts
-
-
-_ASK = "name another file with --output, or say --force to replace it"
-
-
-def may_write(file: Path, *, force: bool = False, ours: Callable[[Path], bool] | None = None) -> bool:
-    """Whether a single file that a user names may be written; true where it takes the place of one.
-
-    Raises:
-        FolderError: it exists, and neither is it `ours` nor did anybody say `--force`; or it is no regular file, and nothing helps.
-    """
-    try:
-        mode = os.lstat(file).st_mode
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise FolderError(f"{file} cannot be written: {error.strerror}", "name another file with --output") from error
-    if stat.S_ISLNK(mode):
-        raise FolderError(f"{file} is a link, and links are not followed", "name the file itself with --output")
-    if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-        raise FolderError(f"{file} is {what}", "name a file with --output")
-    if not force and not (ours is not None and ours(file)):
-        raise FolderError(f"{file} exists", _ASK)
-    return True
-
-
-def write_file(
-    file: Path, content: str | bytes, *, force: bool = False, ours: Callable[[Path], bool] | None = None
-) -> None:
-    """Writes a single file that a user named, whole or not at all; as `may_write`."""
-    write_with(
-        file, lambda out: out.write(content.encode() if isinstance(content, str) else content), force=force, ours=ours
-    )
-
-
-def write_with(
-    file: Path, write: Callable[[IO[bytes]], object], *, force: bool = False, ours: Callable[[Path], bool] | None = None
-) -> None:
-    """`write_file` for what writes itself into a stream."""
-    replace = may_write(file, force=force, ours=ours)
-    try:
-        with Place(file.parent) as place, place.writing(file.name, replace=replace) as out:
-            write(out)
-    except OSError as error:
-        hint = "name a file in a folder that exists with --output"
-        raise FolderError(f"{file} cannot be written: {error.strerror or error}", hint, _code(error)) from error
-
-
-def _code(error: OSError) -> int:
-    """A name that cannot be is the user's to mend (2), a full disk is the host's (3)."""
-    wrong = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EISDIR)
-    return 2 if error.errno in wrong else 3

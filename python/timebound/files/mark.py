@@ -7,18 +7,20 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .beneath import FolderError, Kind, Place
 from .former import files_of as files_of_former
 from .former import is_former
+from .inputs import refuse_inputs_beneath
 
 MARK = "manifest.json"
 LOCK = ".lock"
 FORMAT = "timebound-run/1"
 MOST = 1 << 26
 """Bytes of a manifest. Ours has a name for each file, and so some 100 kB for a thousand nodes."""
+RESULTS = ("summary.json", "scenario.yaml", "plan.json", "precision.parquet")
 _PART = re.compile(r"\.(.+)-[0-9a-f]{8}\.part")
 _ANOTHER = "say --force to replace them, or name another folder with --output"
 
@@ -35,6 +37,8 @@ class Claim:
     files: tuple[str, ...]
     folders: tuple[str, ...] = ()
     """Folders that are made or used; a link or a file in the place of one is refused."""
+    inputs: tuple[str, ...] = ()
+    """Absolute paths of files that the command reads: none of them may be in the place of what is written or removed."""
 
     def stated(self) -> dict[str, Any]:
         """The keys of the manifest by which the folder is known again."""
@@ -90,6 +94,17 @@ def read_mark(place: Place) -> Mark | None:
     return None
 
 
+def results_of(folder: Path) -> list[Path]:
+    """What a command reads that takes a run folder: all that its manifest lists, and by the names that all have where there is none."""
+    try:
+        with Place(folder) as place:
+            mark = read_mark(place)
+            names = {MARK, *RESULTS, *(() if mark is None else _there(place, mark.files))}
+            return [folder / name for name in sorted(names) if place.kind(name) is Kind.FILE]
+    except OSError:
+        return []
+
+
 def is_empty(place: Place) -> bool:
     """Nothing in it but what a run leaves that is killed before it says what it is."""
     return all(
@@ -116,6 +131,7 @@ def take_over(place: Place, claim: Claim, *, force: bool) -> None:
     for name in claim.folders:
         if (kind := place.kind(name)) not in (Kind.ABSENT, Kind.FOLDER):
             raise place.refused(f"{name}/.", kind)
+    refuse_inputs_beneath(place.path, claim.inputs, {*ours, *claim.files, MARK})
     _refuse_collisions(place, claim, ours)
     before = () if earlier is None else earlier.files
     written = {"timebound": _version(), **claim.stated(), "files": list(dict.fromkeys([*claim.files, *before]))}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .beneath import FolderError, Kind, Place
+from .inputs import refuse_inputs_beneath
 from .mark import foreign
 
 MOST = 1 << 30
@@ -20,10 +21,11 @@ def take_marked(
     *,
     files: Iterable[str] = (),
     folders: Iterable[str] = (),
+    inputs: Iterable[str] = (),
 ) -> dict[str, Any] | None:
     """Makes sure that a folder is new, empty, or marked as one of ours; the content of its mark, `None` where there is none yet.
 
-    `files` and `folders` are what will be written in it: nothing else may stand in their place, and no link.
+    `files` and `folders` are what will be written in it: nothing else may stand in their place, no link, and none of the `inputs`.
 
     Raises:
         FolderError: it holds something else, or cannot be written; nothing was touched.
@@ -37,7 +39,9 @@ def take_marked(
             ours = content is not None and is_ours(content)
             if not ours and place.entries():
                 raise foreign(place)
-            for name in [mark, *files]:
+            files, folders = [mark, *files], list(folders)
+            refuse_inputs_beneath(folder, inputs, [*files, *(f"{name}/*" for name in folders)])
+            for name in files:
                 if (kind := place.kind(name)) not in (Kind.ABSENT, Kind.FILE):
                     raise place.refused(name, kind)
             for name in folders:

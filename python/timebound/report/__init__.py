@@ -3,7 +3,7 @@
 Knows the run folder (docs/results.md) and nothing of how it came about: neither the engine nor the Rust core.
 """
 
-from .compare import is_comparison, write_comparison
+from .compare import check_page, is_comparison, write_comparison
 from .figures import FIGURES, figure_svg
 from .png import svg_to_png
 from .rows import Column, FlowTable, TableRow, flow_table
@@ -17,6 +17,7 @@ __all__ = [
     "FlowTable",
     "ReportError",
     "TableRow",
+    "check_page",
     "figure_svg",
     "flow_table",
     "is_comparison",

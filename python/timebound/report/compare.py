@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from timebound.files import write_file
+from timebound.files import may_write, results_of, write_file
 
 from . import tables
 from .document import document, section
@@ -55,20 +55,29 @@ def write_comparison(folders: list[Path], out: Path, *, force: bool = False) -> 
     """Compares run folders, the first being what the others are measured against; returns the path of the page.
 
     `out` is the HTML file, or a folder, in which `comparison.html` is written. Raises `ReportError` where there are fewer than two
-    or more than six folders, or one of them cannot be read, or the page cannot be written; `FolderError` where a
-    file is there that is no comparison of these folders (`force` replaces it), or a link.
+    or more than six folders, or one of them cannot be read, or the page cannot be written; `FolderError` as `check_page`.
     """
     if not 2 <= len(folders) <= MOST_RUNS:
         raise ReportError(f"a comparison takes 2 to {MOST_RUNS} run folders, not {len(folders)}")
     runs = [read_run(folder) for folder in folders]
     path = out / "comparison.html" if out.is_dir() else out
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        check_page(path, folders, force=force)
         page = render(runs, digest_of(folders))
         write_file(path, page, force=force, ours=lambda there: is_comparison(there, folders))
     except OSError as error:
         raise ReportError(f"the comparison cannot be written to {path}: {error.strerror or error}") from error
     return path
+
+
+def check_page(page: Path, folders: Sequence[Path], *, force: bool = False) -> None:
+    """May the page be written there? An earlier comparison of the same runs is replaced, as an earlier run is by one of the same scenario.
+
+    Raises:
+        FolderError: another file is there (`force` replaces it), one of what is compared, a link, or no folder to write it into.
+    """
+    inputs = [file for folder in folders for file in results_of(folder)]
+    may_write(page, force=force, ours=lambda there: is_comparison(there, folders), inputs=inputs)
 
 
 def digest_of(folders: Sequence[Path]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from timebound.files import REPORT, Place, adopt
+from timebound.files import REPORT, Place, adopt, holding
 
 from .figures import FIGURES, draw
 from .page import render
@@ -20,13 +20,14 @@ def write_report(folder: Path, *, png: bool = True, force: bool = False) -> Path
 
     Figures for which the run has nothing are not written, and those of an earlier report are removed. Where PNG files cannot be
     drawn, `figures/PNG-MISSING.txt` says why. Raises `ReportError` where the folder cannot be read or written, and
-    `FolderError` where a file is in the way that no run or report wrote (`force` replaces it), or a link.
+    `FolderError` where a file is in the way that no run or report wrote (`force` replaces it), or a link, or where another process
+    holds the folder.
     """
     run = read_run(folder)
     drawn = {name: svg for name in FIGURES if (svg := draw(name, run)) is not None}
     page = folder / "report.html"
     try:
-        with Place(folder) as place:
+        with Place(folder) as place, holding(place):
             adopt(place, REPORT, force=force, ours=_is_reported)
             place.make("figures")
             for name in REPORT[1:]:

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 
 from timebound.scenario import shape
@@ -13,6 +14,7 @@ from timebound.scenario.builtin import find as find_file
 from timebound.scenario.complaints import validate
 from timebound.scenario.conditions import check_profiles
 from timebound.scenario.context import Context
+from timebound.scenario.files import noting
 from timebound.scenario.graph import Graph
 from timebound.scenario.lifecycle import resolve_node_events
 from timebound.scenario.model import Scenario
@@ -53,9 +55,10 @@ def load(source: str | bytes | os.PathLike[str], overrides: Mapping[str, object]
         file = find_file(label)
     if not sources.problems:
         with contextlib.suppress(TooManyProblemsError), _without_collection():
-            scenario = _load(text, file, label, overrides or {}, sources)
+            with noting() as inputs:
+                scenario = _load(text, file, label, overrides or {}, sources)
             if scenario is not None:
-                return scenario
+                return replace(scenario, inputs=tuple(inputs))
     raise ScenarioError(_ordered(sources))
 
 

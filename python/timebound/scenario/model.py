@@ -622,6 +622,8 @@ class Scenario:
     """The largest frame on the wire that nobody declared, as the scenario states it; 0: there is none; `None`: see below."""
     file: str | None = field(default=None, compare=False)
     """The file it was loaded from."""
+    inputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """The absolute paths of all files that it is made of: its own, those that it includes, and those that it names."""
     locations: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False)
 

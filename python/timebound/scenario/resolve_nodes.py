@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 
 from timebound.scenario import shape_network as shape
 from timebound.scenario.context import Context, close_to
+from timebound.scenario.files import instead_of_file
 from timebound.scenario.model import Gateway, Node, NodeFile, Program
 from timebound.scenario.names import MOST_NAMES, RangeError, expand
 from timebound.scenario.resolve_hardware import with_hardware
@@ -344,7 +345,7 @@ def _files(definition: Definition, files: AbstractMapping[str, shape.File], cont
 def _source(name: str, path: Path, context: Context) -> str | None:
     file = (context.folder or FilePath.cwd()) / name
     hint = "the path counts from the scenario's folder"
-    if not file.is_file() or not os.access(file, os.R_OK):
+    if instead_of_file(file) is not None or not os.access(file, os.R_OK):
         context.error(path, f"{name!r} is no file that can be read", hint)
         return None
     if file.stat().st_size > MOST_FILE_BYTES:

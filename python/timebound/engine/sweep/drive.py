@@ -89,7 +89,7 @@ def run_sweep(sweep: Sweep, options: Options, progress: Progress = SILENT) -> Ou
     """
     if options.shard is not None and not 1 <= options.shard[0] <= options.shard[1]:
         raise FolderError(f"--shard {options.shard[0]}/{options.shard[1]} is no part", "the first of four is 1/4")
-    prepare(options.folder, sweep.definition(), resume=options.resume, force=options.force)
+    prepare(options.folder, sweep.definition(), resume=options.resume, force=options.force, inputs=sweep.inputs)
     store = Store(options.folder)
     store.sweep_out()
     points = mine(sweep.points, options.shard)

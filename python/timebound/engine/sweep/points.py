@@ -54,6 +54,8 @@ class Sweep:
     axes: tuple[Axis, ...]
     points: tuple[Point, ...]
     warnings: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    """Absolute paths of the files that it was read from."""
 
     def definition(self) -> dict[str, Any]:
         """What stands in `sweep-plan.json`; two parts of one sweep have the same."""
@@ -87,6 +89,7 @@ def plan_sweep(
     settings = product(axes)
     problems: dict[tuple[str, int, int, str], tuple[Problem, int, int]] = {}
     warnings: dict[str, None] = {}
+    inputs: dict[str, None] = {}
     points = []
     name = Path(source).stem
     progress.step("check", f"{len(settings)} points")
@@ -100,12 +103,13 @@ def plan_sweep(
                 problems[place] = (first, number, count + 1)
             continue
         name = scenario.name
+        inputs.update(dict.fromkeys(scenario.inputs))
         warnings.update(dict.fromkeys(warning.render() for warning in scenario.warnings))
         points.append(Point(index, point, key_of(scenario, plan, verb), _emulated(scenario, verb)))
         progress.at((index + 1) / len(settings), f"{index + 1} of {len(settings)} points")
     if problems:
         raise ScenarioError([_at_point(*entry, settings) for entry in list(problems.values())[:MOST_PROBLEMS]])
-    return Sweep(source, name, verb, dict(common), tuple(axes), tuple(points), tuple(warnings))
+    return Sweep(source, name, verb, dict(common), tuple(axes), tuple(points), tuple(warnings), tuple(inputs))
 
 
 def _at_point(found: Problem, index: int, count: int, settings: list[dict[str, str]]) -> Problem:

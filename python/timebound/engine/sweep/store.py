@@ -10,7 +10,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,9 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def prepare(folder: Path, definition: Mapping[str, Any], *, resume: bool, force: bool = False) -> None:
+def prepare(
+    folder: Path, definition: Mapping[str, Any], *, resume: bool, force: bool = False, inputs: Iterable[str] = ()
+) -> None:
     """Takes a folder for a sweep.
 
     Raises:
@@ -148,7 +150,7 @@ def prepare(folder: Path, definition: Mapping[str, Any], *, resume: bool, force:
     plan = folder / PLAN
     if resume and not plan.is_file():
         raise FolderError(f"{folder} holds no sweep to resume", "name the folder of a sweep, or leave --resume away")
-    known = take_marked(folder, PLAN, _is_plan, files=WRITTEN, folders=(RESULTS,))
+    known = take_marked(folder, PLAN, _is_plan, files=WRITTEN, folders=(RESULTS,), inputs=inputs)
     if known is not None and not force and any(known[key] != definition[key] for key in ("scenario", "source", "verb")):
         held = f"the sweep of {known['scenario']} ({known['verb']}, {known['source']})"
         raise FolderError(
