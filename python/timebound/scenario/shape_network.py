@@ -374,7 +374,7 @@ class HostDefaults(Shape):
     """What every host has that does not state its own."""
 
     mtu: int | None = Field(default=None, ge=68, le=9000, description="largest IP packet, bytes", examples=[1500])
-    tcp: TcpField | None = Field(
+    tcp: TcpField = Field(
         default=None,
         description="its TCP, on which bounds of connections rest; default: windows for all that can be under way, no pacing, as emulation sets "
         "them; of a device or virtual machine: unknown",

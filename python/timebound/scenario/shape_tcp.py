@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from timebound.scenario.context import Context
-from timebound.scenario.fields import Shape, Short, Size, fail
+from timebound.scenario.fields import Shape, Short, Size, fail, to_key
 from timebound.scenario.model_tcp import SOMEBODYS
 from timebound.scenario.model_tcp import Tcp as Resolved
 from timebound.scenario.tree import Path
 from timebound.scenario.units import format_size
 
+DEFAULTS: Path = ("network", "defaults", "host")
 LEAST_BYTES = 1_000
 """Less than a segment would be no window."""
 
@@ -56,16 +57,25 @@ class Tcp(Shape):
 
 
 def _tcp(value: Any) -> Any:
+    if value is None:
+        raise fail("tcp has no value", "tcp: unknown, tcp: {initial-window: 10}, or remove the key")
     if isinstance(value, str):
         if value != "unknown":
             raise fail("tcp is unknown, or what is known of it", "tcp: unknown, or tcp: {initial-window: 10}")
         return {"unknown": True}
-    if isinstance(value, dict) and value.get("unknown") is True and len(value) > 1:
-        raise fail("what is unknown has nothing stated", "write tcp: unknown, or remove unknown")
     return value
 
 
-TcpField = Annotated[Tcp, Short(_tcp, {"enum": ["unknown"]})]
+TcpField = Annotated[Tcp | None, Short(_tcp, {"enum": ["unknown"]})]
+
+
+def _contradictions(tcp: Tcp, at: Path, context: Context) -> None:
+    """What is stated beside its opposite would be dropped without a word."""
+    others = sorted(to_key(name) for name in tcp.model_fields_set - {"unknown"})
+    if tcp.unknown and others:
+        context.error((*at, "unknown"), "what is unknown has nothing stated", f"remove unknown, or {', '.join(others)}")
+    elif tcp.congestion_control == "bbr" and "pacing" in tcp.model_fields_set and not tcp.pacing:
+        context.error((*at, "pacing"), "bbr paces what it sends", "remove pacing, or state another congestion-control")
 
 
 def resolve_tcp(
@@ -75,14 +85,16 @@ def resolve_tcp(
     tcp = stated or host
     if tcp is None:
         return None
+    at = (*(path if stated is not None else DEFAULTS), "tcp")
+    _contradictions(tcp, at, context)
     if tcp.unknown:
         return SOMEBODYS
     for key, value in (("receive-window", tcp.receive_window), ("send-buffer", tcp.send_buffer)):
         if value is not None and value < LEAST_BYTES:
-            context.error((*path, "tcp", key), f"{key} of {value} bytes holds no segment", "state 2 kB or more")
+            context.error((*at, key), f"{key} of {value} bytes holds no segment", "state 2 kB or more")
     if tcp.pacing and tcp.congestion_control != "bbr" and emulated:
         context.error(
-            (*path, "tcp", "pacing"),
+            (*at, "pacing"),
             "emulation paces with bbr alone",
             "add congestion-control: bbr, or state pacing of hosts that are not emulated",
         )
