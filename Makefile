@@ -63,8 +63,15 @@ test: ## everything that must pass; what this machine lacks for it is said at th
 test-rust:
 	cargo test --workspace --locked --quiet --no-fail-fast
 
+# What works on files and numbers alone uses two processes; what keeps time or makes networks has the machine to itself. Both run
+# whatever becomes of the first.
+ALONE := tests/live tests/control tests/controller tests/machine
+
 test-python: build $(VENV)/.dev
-	$(BIN)/python -m pytest
+	@status=0; \
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore=%) || status=1; \
+	$(BIN)/python -m pytest $(ALONE) || status=1; \
+	exit $$status
 
 lint: build $(VENV)/.dev ## formatters, clippy, ruff, mypy
 	cargo fmt --all --check
