@@ -54,7 +54,7 @@ fn latencies(frames: &[&FrameRecord]) -> Vec<i64> {
 #[test]
 fn every_condition_of_the_list_takes_effect_at_its_time() {
     let folder = Folder::new("schedule");
-    let mut plan = recorded(&folder, direction(100_000_000, 0, json!({})), 4.5);
+    let mut plan = recorded(&folder, direction(100_000_000, 0, json!({})), 5.5);
     let port = json!({"from": "s1", "to": "h2"});
     let at = |milli: u64, change: Value| {
         let mut event = json!({"at_ns": milli * 1_000_000, "port": port});
@@ -65,23 +65,24 @@ fn every_condition_of_the_list_takes_effect_at_its_time() {
         event
     };
     plan["events"] = json!([
-        at(500, json!({"delay_ns": 5_000_000})),
-        at(1_000, json!({"delay_ns": 0, "rate_bps": 1_000_000})),
+        at(1_500, json!({"delay_ns": 5_000_000})),
+        at(2_000, json!({"delay_ns": 0, "rate_bps": 1_000_000})),
         at(
-            1_500,
+            2_500,
             json!({"rate_bps": 100_000_000,
             "impairments": {"jitter": {"distribution": {"kind": "uniform", "max_ns": 4_000_000}}}})
         ),
         at(
-            2_000,
+            3_000,
             json!({"impairments": {"loss": {"kind": "bernoulli", "probability": 0.4}}})
         ),
-        at(2_500, json!({"impairments": {"corruption": 0.5}})),
-        at(3_000, json!({"impairments": {"duplication": 0.5}})),
-        at(3_500, json!({"impairments": {}, "up": false})),
-        at(4_000, json!({"up": true})),
+        at(3_500, json!({"impairments": {"corruption": 0.5}})),
+        at(4_000, json!({"impairments": {"duplication": 0.5}})),
+        at(4_500, json!({"impairments": {}, "up": false})),
+        at(5_000, json!({"up": true})),
     ]);
-    plan["programs"] = json!([python("send", "h1", &sender(2_000, 100, 0.002), None)]);
+    // From before the first event, also where Python takes a second to start, to the end of the run, also where it starts at once.
+    plan["programs"] = json!([python("send", "h1", &sender(10_000, 100, 0.002), None)]);
     let Some(said) = run(&folder, &plan) else { return };
     assert!(said.code == 0 || said.code == 4, "{}", said.failure());
     replayed(&folder, &plan, "schedule");
@@ -93,9 +94,9 @@ fn every_condition_of_the_list_takes_effect_at_its_time() {
     };
     // 166 bytes on the wire: 13.28 us at 100 Mbit/s, 1.328 ms at 1 Mbit/s; the first link and the switch add less than 5 us.
     let (first, delayed, slow) = (
-        within(&all, 0, 500),
-        within(&all, 500, 1_000),
-        within(&all, 1_000, 1_500),
+        within(&all, 0, 1_500),
+        within(&all, 1_500, 2_000),
+        within(&all, 2_000, 2_500),
     );
     assert!(plain(&first) && plain(&delayed) && plain(&slow));
     assert!(latencies(&delayed).iter().all(|l| *l >= 5_013_280));
@@ -104,18 +105,18 @@ fn every_condition_of_the_list_takes_effect_at_its_time() {
     assert!(latencies(&first).iter().min().is_some_and(|l| *l < 20_000));
     assert!(latencies(&delayed).iter().min().is_some_and(|l| *l < 5_020_000));
     assert!(latencies(&slow).iter().min().is_some_and(|l| *l < 1_340_000));
-    let jittered = latencies(&within(&all, 1_500, 2_000));
+    let jittered = latencies(&within(&all, 2_500, 3_000));
     assert!(jittered.iter().filter(|l| **l > 1_000_000).count() > jittered.len() / 4);
     // The seeded verdicts themselves are the replay's; here only that each rule was at work in its own time.
-    assert!((0.2..0.6).contains(&share(&within(&all, 2_000, 2_500), DROPPED)));
-    assert!((0.25..0.75).contains(&share(&within(&all, 2_500, 3_000), DAMAGED)));
-    assert!(share(&within(&all, 3_000, 3_500), DUPLICATE) > 0.15);
-    let down = within(&all, 3_500, 4_000);
+    assert!((0.2..0.6).contains(&share(&within(&all, 3_000, 3_500), DROPPED)));
+    assert!((0.25..0.75).contains(&share(&within(&all, 3_500, 4_000), DAMAGED)));
+    assert!(share(&within(&all, 4_000, 4_500), DUPLICATE) > 0.15);
+    let down = within(&all, 4_500, 5_000);
     assert!(
         down.iter()
             .all(|f| f.flags & DROPPED != 0 && f.lateness_or_reason == 3)
     );
-    let sent_again = all.iter().filter(|f| f.ingress_ns > 4_020_000_000);
+    let sent_again = all.iter().filter(|f| f.ingress_ns > 5_020_000_000);
     assert!(sent_again.clone().count() > 5 && sent_again.clone().all(|f| f.flags & DROPPED == 0));
 }
 
