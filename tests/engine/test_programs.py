@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from timebound.engine.programs import TAIL_LINES, failed, failed_words, unfound
 from timebound.engine.runs import plan_of
+from timebound.report.page import _banner, _failure
 from timebound.report.run import Run
 from timebound.report.words import sentence
 from timebound.scenario import load
@@ -63,6 +66,17 @@ def test_a_program_that_failed_is_told_with_the_end_of_its_log(tmp_path: Path) -
     assert failed_words(entry) == "program sh of node h1 ended with status 3 at 2.000 s: no such file (logs/sh.log)"
     told = Run.parse({"schema": 1, "failed_programs": [entry], "verdict": "failed"})
     assert "program sh of node h1 ended with status 3: no such file (logs/sh.log)" in sentence(told)
+
+
+@pytest.mark.parametrize("verdict", ["failed", "disturbed", "met"])
+def test_the_page_said_twice_that_a_program_failed(verdict: str) -> None:
+    entries = [
+        {"program": name, "node": "h1", "how": "status 2", "at_s": 1.0, "tail": [], "log": f"logs/{name}.log"}
+        for name in ("app", "other")
+    ]
+    run = Run.parse({"schema": 1, "failed_programs": entries, "verdict": verdict})
+    head = str(_banner(run)) + str(_failure(run))
+    assert [head.count(f"program {name} of node h1") for name in ("app", "other")] == [1, 1]
 
 
 def test_who_was_stopped_or_was_through_has_not_failed(tmp_path: Path) -> None:

@@ -130,7 +130,9 @@ def _banner(run: Run) -> Markup:
 
 def _failure(run: Run) -> Markup | None:
     if run.failed_programs and not run.failure:
-        return el("p", f"{'; '.join(run.failed_programs)}.", class_="note is-disturbed")
+        # The first is in the banner already, where it is the verdict.
+        rest = run.failed_programs[1:] if run.verdict == "failed" else run.failed_programs
+        return el("p", f"{'; '.join(rest)}.", class_="note is-disturbed") if rest else None
     if not run.failure:
         return None
     said = f"The emulation did not reach its end: {run.failure}. What was measured until then is shown."
