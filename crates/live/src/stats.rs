@@ -336,30 +336,82 @@ mod tests {
         assert!(private_bytes(own).is_some_and(|bytes| bytes > 4096));
     }
 
+    /// CPU time of the calling thread, ns.
+    fn thread_time() -> u64 {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the pointer is to a local.
+        assert_eq!(
+            unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) },
+            0
+        );
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// Binds the calling thread to the first CPU that it may use.
+    fn share_a_cpu() {
+        // SAFETY: a set of CPUs is plain bits; sizes and pointers are those of locals.
+        unsafe {
+            let size = size_of::<libc::cpu_set_t>();
+            let (mut all, mut one): (libc::cpu_set_t, libc::cpu_set_t) =
+                (std::mem::zeroed(), std::mem::zeroed());
+            assert_eq!(libc::sched_getaffinity(0, size, &raw mut all), 0);
+            let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| libc::CPU_ISSET(*cpu, &all));
+            libc::CPU_SET(first.unwrap(), &mut one);
+            assert_eq!(libc::sched_setaffinity(0, size, &raw const one), 0);
+        }
+    }
+
     #[test]
-    fn who_waits_for_a_cpu_is_told_from_who_works() {
-        let own = std::process::id() as i32;
-        let before = waited(own);
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        // One thread more than there are CPUs: somebody has to wait, however many others there are.
-        let threads = std::thread::available_parallelism().map_or(1, usize::from) + 1;
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                        std::hint::spin_loop();
-                    }
-                });
-            }
-            let begun = std::time::Instant::now();
-            while waited(own) < before + 1_000_000 && begun.elapsed().as_secs() < 60 {
-                std::thread::yield_now();
-            }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
+    fn of_two_threads_on_one_cpu_each_waits_while_the_other_works() {
+        const WORK: u64 = 30_000_000;
+        use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
         // A kernel without CONFIG_SCHED_INFO counts nothing.
         let counts = std::fs::read_to_string("/proc/self/schedstat").is_ok();
-        assert!(!counts || waited(own) > 0);
+        let (ready, done) = (std::sync::Barrier::new(2), AtomicU64::new(0));
+        let thread_waited = || {
+            let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+            text.split_ascii_whitespace()
+                .nth(1)
+                .map_or(0, |wait| wait.parse::<u64>().unwrap())
+        };
+        let work = || {
+            share_a_cpu();
+            ready.wait();
+            let (begun, at) = (thread_time(), std::time::Instant::now());
+            let (own, all) = (thread_waited(), waited(std::process::id() as i32));
+            let mut is_counted = false;
+            while done.load(SeqCst) < 2 {
+                if !is_counted && thread_time() - begun >= WORK {
+                    is_counted = true;
+                    done.fetch_add(1, SeqCst);
+                }
+                std::hint::spin_loop();
+            }
+            let found = (
+                thread_waited() - own,
+                waited(std::process::id() as i32).saturating_sub(all),
+                at.elapsed(),
+            );
+            // Nobody ends before both are counted: what a thread waited goes with it.
+            ready.wait();
+            found
+        };
+        let found = std::thread::scope(|scope| {
+            let both = [scope.spawn(work), scope.spawn(work)];
+            both.map(|thread| thread.join().unwrap())
+        });
+        for (own, all, elapsed) in found {
+            // While one works the other waits, but for the slice that is not over; both together are in the sum, and each in no more than the time.
+            assert!(!counts || own >= WORK / 2, "{own} ns of {WORK}");
+            assert!(
+                !counts || all >= own,
+                "{all} ns for all threads, {own} ns for one"
+            );
+            assert!(u128::from(own) <= elapsed.as_nanos(), "{own} ns in {elapsed:?}");
+        }
         assert_eq!(waited(5_000_000), 0);
     }
 
