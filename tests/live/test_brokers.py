@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,22 @@ def test_a_service_time_that_does_not_hold_is_shown_as_a_broken_assumption(tmp_p
     assert "Assumptions that did not hold" in (tmp_path / "run" / "report.html").read_text()
 
 
+TCP_WIRE = 90
+"""Bytes of a segment on the wire beside its payload, time stamps included."""
+
+
+def is_joined(entry: dict[str, Any]) -> bool:
+    """Whole packets of one declared stream in one segment: an endpoint or a broker without a CPU answers several at once. Nothing else came."""
+    found = re.fullmatch(r"larger than the (\d+) bytes declared for .*", entry["protocol"])
+    return found is not None and (entry["largest"] - TCP_WIRE) % (int(found[1]) - TCP_WIRE) == 0
+
+
+def test_answers_that_were_joined_are_told_from_others() -> None:
+    entry = {"protocol": "larger than the 94 bytes declared for f/publish/puback", "largest": 98}
+    assert is_joined(entry) and is_joined({**entry, "largest": 102})
+    assert not is_joined({**entry, "largest": 97}) and not is_joined({**entry, "protocol": "tcp 1 -> 2"})
+
+
 @needs_mosquitto
 def test_messages_cross_two_brokers_over_a_real_bridge(tmp_path: Path) -> None:
     service = "service: {latency: 5 ms, per-message: 50 us, per-copy: 20 us, per-acknowledgement: 20 us}"
@@ -105,4 +122,4 @@ def test_messages_cross_two_brokers_over_a_real_bridge(tmp_path: Path) -> None:
         assert [stage["broker"] for stage in flow["end_to_end_us"]["measured"]] == ["b1", "b2"]
         assert all(stage["count"] == flow["received"] for stage in flow["end_to_end_us"]["measured"])
     undeclared = [entry for entry in summary["undeclared"] if "control packets" not in entry["protocol"]]
-    assert undeclared == []
+    assert [entry for entry in undeclared if not is_joined(entry)] == []
