@@ -3,7 +3,7 @@
 mod support;
 
 use support::{BYTE_PER_NANO, Builder, alone, analyse_alone, bound, leaf};
-use timebound_bounds::{Analysis, explain};
+use timebound_bounds::{Analysis, Outcome, explain};
 use timebound_model::StreamId;
 use timebound_model::declaration::{ArrivalDecl, NodeKindDecl, QueueDecl, ReleaseDecl, SlotsDecl};
 
@@ -50,6 +50,32 @@ fn a_weighted_port_with_two_classes() {
     );
     // What departs from the other class, one frame in the time, is less than its visit with the deficit it kept.
     assert_eq!((actual(&analysis, "f"), actual(&analysis, "g")), (200, 200));
+}
+
+#[test]
+fn no_release_of_several_frames_comes_whole_before_they_passed_the_slowest_port() {
+    let mut builder = Builder::new(BYTE_PER_NANO, 7)
+        .host("a")
+        .host("z")
+        .switch("s", 3, 5)
+        .link("a", "s")
+        .link("s", "z")
+        .stream("f", 5, ("a", &["z"]), (100_000, 0, &[100, 100, 50]));
+    builder.declaration.links[1].forward.rate_bps = BYTE_PER_NANO / 10;
+    let analysis = analyse_alone(&builder);
+    let Outcome::Bound {
+        best_case,
+        best_whole,
+        from_actual,
+        ..
+    } = &leaf(&analysis, "f").outcome
+    else {
+        panic!("no bound");
+    };
+    // The frame of 50 alone, and all of them one after the other at the slow port behind the first.
+    assert_eq!(best_case.0, 50 + 7 + 3 + 500 + 7);
+    assert_eq!(best_whole.0, 50 + 7 + 3 + 2_500 + 7);
+    assert!(best_whole <= from_actual);
 }
 
 #[test]
