@@ -19,8 +19,9 @@ const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 const STEPS: u64 = 1 << 20;
 /// With more sizes than this in a class, all get the response of the least one, which is the longest.
 const MOST_SIZES: usize = 8;
-/// Classes first know only their shares, then what departs from the others, then from those that had no bound before.
-const ROUNDS: usize = 3;
+/// Classes first know only their shares and what arrives, then what departs from the others; each round knows the others' delays of the
+/// round before. All of them are bounds, so that any number is safe.
+const ROUNDS: usize = 6;
 
 /// Does a queue of its own serve each class? (With one queue for all there is one level.)
 pub(crate) fn sorts(discipline: &Discipline) -> bool {
@@ -137,7 +138,8 @@ impl Special<'_> {
             Discipline::Drr(quanta) => self.weighted(index, quanta, &mut steps),
             Discipline::StrictPriority | Discipline::Fifo => self.ordered(index, &mut steps),
         };
-        effort.spend(before - steps);
+        // Adding up work in a window takes a fraction of what a step of other levels does.
+        effort.spend((before - steps) / 4);
         let worst = found?;
         Ok(Outcome {
             backlog: self.backlog(index, &worst),
@@ -210,17 +212,89 @@ impl Special<'_> {
             None => None,
         };
         let mut departures: [Option<Vec<Work>>; 8] = Default::default();
+        // What is left is for the class itself.
+        let mut rounds = *steps / 2;
+        *steps -= rounds;
         for _ in 1..ROUNDS {
             let mut next: [Option<Vec<Work>>; 8] = Default::default();
             for other in levels.clone().filter(|other| self.has_bounded_arrivals(*other)) {
-                if let Ok(worst) = self.share(other, quanta, &departures, slots.as_ref(), steps) {
+                if let Ok(worst) = self.least(other, quanta, &departures, slots.as_ref(), &mut rounds) {
                     let class = usize::from(self.layout.levels[other].class.0);
                     next[class] = Some(self.departures(other, &worst));
                 }
             }
+            if next == departures {
+                break;
+            }
             departures = next;
         }
-        self.share(index, quanta, &departures, slots.as_ref(), steps)
+        *steps += rounds;
+        self.least(index, quanta, &departures, slots.as_ref(), steps)
+    }
+
+    /// One class by its share or by all that arrives, whichever says less.
+    fn least(
+        &self,
+        index: usize,
+        quanta: &[u32; 8],
+        departures: &[Option<Vec<Work>>; 8],
+        slots: Option<&Tdma>,
+        steps: &mut u64,
+    ) -> Result<Vec<(u64, Worst)>, Failure> {
+        let mut half = *steps / 2;
+        *steps -= half;
+        let together = self.together(index, slots, &mut half);
+        *steps += half;
+        let share = self.share(index, quanta, departures, slots, steps);
+        match (share, together) {
+            (Ok(share), Some(Ok(together))) => {
+                let less = |(one, other): ((u64, Worst), (u64, Worst))| {
+                    if other.1.response < one.1.response {
+                        other
+                    } else {
+                        one
+                    }
+                };
+                Ok(share.into_iter().zip(together).map(less).collect())
+            }
+            (Err(_), Some(Ok(together))) => Ok(together),
+            (share, _) => share,
+        }
+    }
+
+    /// One class, if all others had the port before it: counted from the last instant before at which nothing waited at the whole port, up to
+    /// which everything that had come was sent. `None` where somebody may come without limit.
+    fn together(
+        &self,
+        index: usize,
+        slots: Option<&Tdma>,
+        steps: &mut u64,
+    ) -> Option<Result<Vec<(u64, Worst)>, Failure>> {
+        let used = &self.layout.ports[self.port.index()];
+        let others = used.levels.clone().filter(|other| *other != index);
+        if self.best_effort() > 0
+            || used.unbounded.is_some()
+            || !others.clone().all(|other| self.has_bounded_arrivals(other))
+        {
+            return None;
+        }
+        let level = &self.layout.levels[index];
+        let same = self.demands(level.start..level.end, 0);
+        let others = others.map(|other| &self.layout.levels[other]);
+        let others: Vec<Work> = others
+            .flat_map(|other| self.demands(other.start..other.end, 0))
+            .collect();
+        let server = level::Level {
+            blocking: 0,
+            ahead: 0,
+            same: &same,
+            higher: &others,
+            weighted: None,
+            slots,
+        };
+        let own = self.sizes(level);
+        let found = server.responses(&own, HORIZON, steps);
+        Some(found.map(|found| self.by_size(level, &own, &found)))
     }
 
     /// One class by its share, and by what is known of the departures of the others.
@@ -258,13 +332,19 @@ impl Special<'_> {
         Ok(self.by_size(level, &own, &found))
     }
 
-    /// Quantum and largest frame of a class; undeclared best effort is of class 0.
+    /// Quantum, largest and least frame of a class; undeclared best effort is of class 0.
     fn class_share(&self, class: usize, quanta: &[u32; 8]) -> Share {
         let declared = u64::from(self.layout.ports[self.port.index()].largest_of(class));
         let undeclared = if class == 0 { self.best_effort() } else { 0 };
+        let least = match undeclared {
+            0 => u64::from(self.least_frame(class)),
+            // Undeclared frames may have any length.
+            _ => u64::from(self.least_frame(class)).min(u64::from(WireBytes::MIN.0)),
+        };
         Share {
             quantum: u64::from(quanta[class]),
             largest: declared.max(undeclared),
+            least,
         }
     }
 
@@ -273,7 +353,6 @@ impl Special<'_> {
         let undeclared = class == 0 && self.best_effort() > 0;
         (share.largest > 0).then(|| Rival {
             share,
-            least: u64::from(self.least_frame(class)),
             // Best effort may come at any time, as much as its share lets through.
             departures: departures.filter(|_| !undeclared),
         })
@@ -281,13 +360,20 @@ impl Special<'_> {
 
     /// The least frame of a class; those that promise no size have at least that of Ethernet.
     fn least_frame(&self, class: usize) -> u32 {
-        let levels = self.layout.ports[self.port.index()].levels.clone();
-        let declared = levels
+        let used = &self.layout.ports[self.port.index()];
+        let declared = used
+            .levels
+            .clone()
             .filter(|level| usize::from(self.layout.levels[*level].class.0) == class)
             .flat_map(|level| self.layout.levels[level].start..self.layout.levels[level].end)
             .map(|slot| self.layout.flows[self.layout.slots[slot].flow as usize].bytes.0);
-        let largest = self.layout.ports[self.port.index()].largest_of(class);
-        declared.fold(WireBytes::MIN.0, u32::min).min(largest.max(1))
+        let least = declared.min().unwrap_or(WireBytes::MIN.0);
+        // The most urgent stream that promises nothing is of class `most`.
+        let least = match used.unbounded {
+            Some((most, _)) if class <= usize::from(most.0) => least.min(WireBytes::MIN.0),
+            _ => least,
+        };
+        least.min(used.largest_of(class).max(1))
     }
 
     fn has_bounded_arrivals(&self, index: usize) -> bool {

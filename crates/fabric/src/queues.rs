@@ -98,6 +98,15 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
+    /// A frame of this class is sent past the empty queues: its class has had its turn.
+    #[inline]
+    pub(crate) fn skip(&mut self, class: u8) {
+        if let Service::DeficitRoundRobin(rounds) = &mut self.service {
+            rounds.class = usize::from(class.min(7));
+            rounds.leave();
+        }
+    }
+
     /// The frame that [`Queues::pop`] would take.
     pub(crate) fn peek(&self, slab: &Slab) -> Option<u32> {
         if self.occupied == 0 {

@@ -144,6 +144,25 @@ proptest! {
 }
 
 #[test]
+fn a_frame_that_finds_a_weighted_port_idle_has_had_its_turn() {
+    let mut way = direction(TICKS, 0);
+    way.queue = QueueDecl::Drr {
+        quanta_bytes: [100; 8],
+    };
+    // Behind 1, which waited, it is the turn of the classes below. 2 finds the port idle and takes it, so that 4 goes before 3.
+    let frames = [
+        (0, 5, 100),
+        (50, 5, 100),
+        (250, 3, 100),
+        (260, 3, 100),
+        (270, 5, 100),
+    ];
+    let log = run(&wire(way), &[], &frames);
+    let order: Vec<(u64, u64)> = log.sent.iter().map(|sent| (sent.0, sent.2)).collect();
+    assert_eq!(order, [(0, 100), (1, 200), (2, 350), (4, 450), (3, 550)]);
+}
+
+#[test]
 fn a_flood_of_a_lower_class_takes_no_room_from_a_higher_one() {
     let room = 3_000;
     let mut frames: Vec<(u64, u8, u32)> = (0..20).map(|_| (0, 0, 1_000)).collect();

@@ -29,6 +29,7 @@ impl Fabric {
             return self.drop(now, Some(port), index, DropReason::Buffer, sink);
         }
         if state.is_idle() && state.medium == NONE && !state.is_gated() {
+            state.queues.skip(class);
             return self.send(now, port, index);
         }
         state.queues.push(&mut self.slab, index);
