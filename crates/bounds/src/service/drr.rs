@@ -11,9 +11,17 @@
 //! Stea and Mangoua Sofack 2012 and Stiliadis and Varma 1998. Two things differ here.
 //!
 //! - `x` is what the class has sent when our frame **starts**: nobody else sends during it.
-//! - Where all frames of a class have one length, only whole ones of it are sent.
+//! - Where all frames of a class have one length `L`, it sends whole ones: the visits of `j` are charged for `n L <= psi` bytes, with the
+//!   frame that was under way when our backlog started, of which only the rest counts.
 //!
-//! A frame that finds its port idle is one of a visit as well: its class is empty behind it, and has neither deficit nor turn.
+//! Why it holds in our fabric, whose visits end where the next frame does not fit or when a frame **has been sent** and its class is
+//! empty (a visit that ended as its last frame starts would leave a class that stays backlogged without the rest of its quantum):
+//!
+//! - A backlog of `i` starts with a frame that finds none of its class waiting or under way, and its class without a deficit. Until it
+//!   ends, `i` is not empty after any of its frames, so that `p` complete visits give it `p Q_i`, of which it keeps at most `d_i`.
+//! - `j` may be within a visit at the start, and has at most one between two of `i`: `p + 1`, which started with at most `d_j`. That
+//!   of a frame that finds the port idle is one too: as nobody waits, it is the last of as many as its length needs, so that
+//!   the frame and what is left for more of its class are less than `Q_j` and the frame together.
 
 /// A class at a weighted port, in bytes on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
