@@ -47,8 +47,9 @@ def test_the_core_judges_as_the_prediction_does(qos: int | None, rate: str) -> N
     for changed in scenarios:
         plan = plan_of(changed)
         prediction = predict(plan)
-        options = Task(plan, prediction).options(set(), "best")
-        latencies = network_of(plan).assign(options)["before"]["latencies"]
+        task = Task(plan, prediction)
+        options = task.options(set(), "best")
+        latencies = task.network().assign(options)["before"]["latencies"]
         assert len(latencies) == len(plan.segments) == 4
         for requirement, latency in zip(options["requirements"], latencies, strict=True):
             name, _, receiver = requirement["name"].rpartition(" at ")

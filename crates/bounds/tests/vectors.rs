@@ -136,7 +136,6 @@ fn hops_add_up_to_the_bound() {
         from_actual,
         best_case,
         hops,
-        ..
     } = &leaf(&analysis, "f").outcome
     else {
         panic!("a bound");

@@ -106,7 +106,7 @@ def _segment(
     lines = [
         heading,
         f"    bound {_time(explanation['from_actual_ns'])} from the release ({each}), best case {_time(explanation['best_case_ns'])}; "
-        f"frame of {explanation['frame_bytes']} bytes, class {explanation['class']}",
+        f"frame of {explanation['frame_bytes']} bytes, class {explanation['class']}{_joined(segment['joined'])}",
     ]
     window = segment["window"]
     # Waiting for the window is jitter of the frames on the network.
@@ -118,6 +118,12 @@ def _segment(
     for hop in explanation["hops"]:
         lines += _hop(hop)
     return lines
+
+
+def _joined(joined: dict[str, int] | None) -> str:
+    if joined is None:
+        return ""
+    return f"; may be joined: {joined['messages']} messages in a segment, {joined['frame_bytes']} bytes on the wire"
 
 
 def _window(window: dict[str, Any]) -> str:

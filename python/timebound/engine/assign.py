@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from timebound.engine.core import Network
 from timebound.engine.endtoend import waited
 from timebound.engine.predict import Prediction, network_of, predict
 from timebound.engine.runs import plan_of
@@ -83,7 +84,7 @@ def assign(
     options, changes, changed, second = task.options(parts, by), {}, scenario, first
     found: dict[str, Any] | None = None
     for _ in range(ROUNDS):
-        answer = network_of(plan).assign(options, progress)
+        answer = task.network().assign(options, progress)
         new = _changes(task, parts, answer)
         with_new = replace(scenario, flows=tuple(_changed(flow, new) for flow in scenario.flows))
         prediction = predict(plan_of(with_new)) if new else first
@@ -93,10 +94,11 @@ def assign(
             found = answer
             if len(_missed(summary)) <= len(_missed(before)) and ("priorities" in parts or not _worse(before, summary)):
                 changes, changed, second, after = new, with_new, prediction, summary
-        again = Task(plan, prediction).options(parts, by)
-        if again == options or found["stopped"]:
+        following = Task(plan, prediction)
+        again = following.options(parts, by)
+        if (again == options and following.joined == task.joined) or found["stopped"]:
             break
-        options = again
+        task, options = following, again
     assert found is not None
     if not changes and found["priorities"] is not None:
         found["priorities"]["method"] = "unchanged"
@@ -124,12 +126,13 @@ class Task:
     """The plan's streams as units, bundles and requirements of the core's task.
 
     Brokers with known service times are no part of the core's task: their response times, and the jitter with which they send, are those
-    of `prediction`.
+    of `prediction`. So are the segments in which packets of a stream leave together.
     """
 
     def __init__(self, plan: Plan, prediction: Prediction) -> None:
         self.plan = plan
         self.prediction = prediction
+        self.joined = {name: stream.joined for name, stream in prediction.streams.items() if stream.joined is not None}
         self.flows = {f"flows[{index}]": flow for index, flow in enumerate(plan.scenario.flows)}
         streams: dict[str, list[Stream]] = {}
         for stream in plan.streams:
@@ -149,6 +152,18 @@ class Task:
         bulk = [stream for stream in plan.streams if stream.period_ns is None and stream.name not in moved]
         self.bulk = max(bulk, key=lambda stream: stream.priority, default=None)
         self.bundles = [bundle for origin, found in self.movable.items() for bundle in self._bundles(origin, found)]
+
+    def network(self) -> Network:
+        """The network that the options are about.
+
+        Raises:
+            ScenarioError: it does not compile.
+        """
+        return network_of(self.plan, self.joined)
+
+    def _lateness(self, stream: str) -> int:
+        """Of a stream whose packets leave together the core knows no nominal release."""
+        return self.prediction.streams[stream].jitter_ns if stream in self.joined else 0
 
     def options(self, parts: set[Part], by: By) -> dict[str, Any]:
         """The JSON of `AssignOptions` (crates/py/src/assign.rs)."""
@@ -173,16 +188,21 @@ class Task:
     def _follows(self) -> Iterator[dict[str, Any]]:
         for stream in self.plan.streams:
             follows = stream.follows
-            if follows is not None and follows.through is None and follows.stream is not None and not follows.also:
+            if follows is None or stream.name in self.joined:
+                continue
+            if follows.through is None and follows.stream is not None and not follows.also:
                 after = [follows.stream, follows.destination]
-                yield {"stream": stream.name, "after": after, "extra_ns": follows.extra_ns}
+                extra = follows.extra_ns + self._lateness(follows.stream)
+                yield {"stream": stream.name, "after": after, "extra_ns": extra}
 
     def _served(self) -> dict[str, int]:
         """Jitters of what brokers with known service times send, or what waits for several; the shortest possible where nothing is known yet."""
         return {
             stream.name: self.prediction.streams[stream.name].jitter_ns
             for stream in self.plan.streams
-            if stream.follows is not None and (stream.follows.through is not None or stream.follows.also)
+            if stream.name not in self.joined
+            and stream.follows is not None
+            and (stream.follows.through is not None or stream.follows.also)
         }
 
     def _requirements(self) -> Iterator[dict[str, Any]]:
@@ -196,6 +216,7 @@ class Task:
                 for step in (step for stage in self.plan.ways[flow.name, receiver] for step in stage.steps):
                     match step:
                         case Crossing(stream, destination):
+                            between += 0 if crossed else self._lateness(stream)
                             crossed.append([stream, destination])
                         case Waiting(span_ns):
                             between += span_ns

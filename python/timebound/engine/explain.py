@@ -113,6 +113,7 @@ def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> 
         for segment in plan.segments[name, receiver]:
             outcome = prediction.segment(segment)
             _note_slots(prediction, answers[segment.stream, segment.destination]["explanation"])
+            _note_release(prediction, segment.stream, answers[segment.stream, segment.destination]["explanation"])
             answer = answers[segment.stream, segment.destination]
             segments.append(
                 {
@@ -123,6 +124,7 @@ def explain(prediction: Prediction, pairs: list[Key], method: str = "bound") -> 
                     "explanation": answer["explanation"],
                     "reason": outcome.reason or answer["reason"],
                     "window": window_of(prediction, segment.stream),
+                    "joined": joined_of(prediction, segment.stream),
                 }
             )
         found.append(
@@ -164,6 +166,20 @@ def window_of(prediction: Prediction, stream: str) -> dict[str, Any] | None:
         "wait_ns": rounds.wait_ns,
         "reason": rounds.reason,
     }
+
+
+def joined_of(prediction: Prediction, stream: str) -> dict[str, int] | None:
+    """The largest segment that packets of a stream may leave in together: how many of them, and its bytes on the wire."""
+    joined = prediction.streams[stream].joined
+    return None if joined is None else {"messages": joined.packets, "frame_bytes": joined.frame_bytes}
+
+
+def _note_release(prediction: Prediction, stream: str, explanation: dict[str, Any] | None) -> None:
+    """Of packets that may have waited for others the core knows no nominal release."""
+    found = prediction.streams[stream]
+    if explanation is not None and found.joined is not None and explanation["source_jitter_ns"] == 0:
+        explanation["source_jitter_ns"] = found.jitter_ns
+        explanation["from_nominal_ns"] += found.jitter_ns
 
 
 def _note_slots(prediction: Prediction, explanation: dict[str, Any] | None) -> None:

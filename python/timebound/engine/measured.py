@@ -94,7 +94,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         undeclared=[
             *live["undeclared"],
             *observed.undeclared_control(plan, frames),
-            *observed.larger_than_declared(plan, arrivals),
+            *observed.larger_than_declared(prediction.streams, arrivals),
         ],
         nodes=nodes,
         links=_links(folder / "ports.csv", warm_up),

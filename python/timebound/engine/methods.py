@@ -6,7 +6,8 @@ compared with the paper that printed them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from timebound.engine.figures import micros
@@ -46,7 +47,17 @@ def work_out(prediction: Prediction, method: Method) -> Figures:
         analysis = network.bounds({}, method)
         return Figures(method, "safe", outcomes_of(analysis, prediction.streams))
     analysis = network.comparison(method)
-    return Figures(method, str(analysis["safety"]), outcomes_of(analysis, prediction.streams))
+    outcomes = outcomes_of(analysis, prediction.streams)
+    return Figures(method, str(analysis["safety"]), {key: _said(prediction, each) for key, each in outcomes.items()})
+
+
+def _said(prediction: Prediction, outcome: Outcome) -> Outcome:
+    """Says of messages that may leave together that they do, not that they are the token bucket that the core was told."""
+    named = re.search(r'stream "([^"]+)", which crosses port [^,]+, is a token bucket: ', outcome.reason or "")
+    if outcome.reason is None or named is None or prediction.streams[named.group(1)].joined is None:
+        return outcome
+    reason = outcome.reason.replace("is a token bucket: ", "may leave with several messages in one segment: ")
+    return replace(outcome, reason=reason)
 
 
 def summary_of(figures: Figures, prediction: Prediction) -> dict[str, Any]:

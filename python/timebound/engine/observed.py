@@ -27,7 +27,7 @@ class Arrivals:
     jitter_ns: int | None
     largest_wire: int
     larger: int
-    """Frames larger than any declared one (not counted where messages may share a segment)."""
+    """Frames larger than any declared one (of messages none: see `Prediction.observed`)."""
     retransmissions: int
 
 
@@ -84,18 +84,18 @@ def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def larger_than_declared(plan: Plan, arrivals: dict[str, Arrivals]) -> list[dict[str, Any]]:
+def larger_than_declared(streams: dict[str, Stream], arrivals: dict[str, Arrivals]) -> list[dict[str, Any]]:
     """Streams of which frames were seen that are larger than any declared one."""
     return [
         {
             "source": stream.source,
             "destination": stream.destinations[0],
-            "protocol": f"larger than the {max(stream.frames_bytes)} bytes declared for {stream.name}",
+            "protocol": f"larger than the {stream.largest_frame} bytes declared for {stream.name}",
             "frames": arrivals[stream.name].larger,
             "bytes": arrivals[stream.name].larger * arrivals[stream.name].largest_wire,
             "largest": arrivals[stream.name].largest_wire,
         }
-        for stream in plan.streams
+        for stream in streams.values()
         if stream.name in arrivals and arrivals[stream.name].larger
     ]
 
@@ -141,7 +141,7 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             stream.period_ns or 0,
             len(stream.frames_bytes),
             len(stream.destinations),
-            max(stream.frames_bytes),
+            stream.largest_frame,
             sizes.get(stream.name),
         )
         for stream in streams.values()

@@ -22,6 +22,8 @@ from timebound.engine.servers import Servers
 from timebound.engine.windows import Windows
 from timebound.scenario.units import LONGEST_NS
 from timebound.stacks import Follows, Plan, Segment, Stream
+from timebound.stacks.joined import Joined, with_joined
+from timebound.stacks.wire import TCP_ACK_WIRE, wire_bytes
 
 MOST_ROUNDS = 200
 
@@ -31,14 +33,13 @@ class Outcome:
     """The bound of one stream at one receiver, ns; all None with a reason where there is none.
 
     `actual_ns` counts from the actual release (what a measured network latency is compared with), `nominal_ns` from the
-    nominal one, `best_ns` is the least possible for the first frame of a release, `whole_ns` for all of them.
+    nominal one, `best_ns` is the least possible.
     """
 
     kind: str
     actual_ns: int | None = None
     nominal_ns: int | None = None
     best_ns: int | None = None
-    whole_ns: int | None = None
     reason: str | None = None
     path: tuple[str, ...] = ()
 
@@ -75,23 +76,24 @@ class Prediction:
         larger = {
             name: size
             for name, size in (largest_bytes or {}).items()
-            if name in self.streams and size > max(self.streams[name].frames_bytes)
-        }
-        streams = {
-            name: stream if name not in larger else _of_frames(stream, larger[name])
-            for name, stream in self.streams.items()
+            if name in self.streams and size > self.streams[name].largest_frame
         }
         later = {
-            name: streams[name].observed_jitter(jitter)
+            name: jitter
             for name, jitter in jitter_ns.items()
-            if name in streams and jitter > streams[name].jitter_ns
+            if name in self.streams and jitter > self.streams[name].jitter_ns
+        }
+        streams = {
+            name: stream if name not in larger else _of_frames(stream, larger[name], later.get(name, 0))
+            for name, stream in self.streams.items()
         }
         if not later and not larger:
             return self.outcomes
         steady = self.steady
         if larger:
             steady = Network(self.plan, _steady(self.plan, streams, self.orders), self.effort)
-        found = self.windows.observed(streams, later, outcomes_of(steady.bounds(later), streams))
+        outcomes = outcomes_of(steady.bounds(_overrides(later, streams)), streams, later)
+        found = self.windows.observed(streams, later, outcomes)
         return {
             # What has no bound as declared has none for later or larger frames.
             key: self.outcomes[key] if self.outcomes[key].reason else outcome
@@ -103,13 +105,15 @@ class Prediction:
         return self.outcomes[segment.stream, segment.destination]
 
 
-def network_of(plan: Plan) -> Network:
-    """The network that the bounds are worked out on, with the declared jitters.
+def network_of(plan: Plan, joined: Mapping[str, Joined] | None = None) -> Network:
+    """The network that the bounds are worked out on, with the declared jitters; streams of `joined` leave in segments that several packets share.
 
     Raises:
         ScenarioError: it does not compile.
     """
-    return Network(plan, _steady(plan, {stream.name: stream for stream in plan.streams}, Orders.of(plan.scenario)))
+    found = joined or {}
+    streams = {stream.name: replace(stream, joined=found.get(stream.name)) for stream in plan.streams}
+    return Network(plan, _steady(plan, streams, Orders.of(plan.scenario)))
 
 
 def predict(
@@ -141,6 +145,7 @@ def predict(
     known = below or {}
     declared = dict(streams)
     rounds = 0
+    streams = with_joined(streams)
     while True:
         network = Network(plan, _steady(plan, streams, orders), effort)
         jitters = {
@@ -151,8 +156,9 @@ def predict(
         broken: dict[str, Outcome] = {}
         while not broken:
             rounds += 1
-            analysis = network.brief(windows.written(jitters, streams), method)
-            outcomes = causes.cut(_brief_outcomes(analysis, streams))
+            written = windows.written(jitters, streams)
+            analysis = network.brief(_overrides(written, streams), method)
+            outcomes = causes.cut(_brief_outcomes(analysis, streams, written))
             causes.note(outcomes)
             slower = servers.update(outcomes)
             held, stuck = windows.update(streams, jitters, outcomes)
@@ -191,7 +197,9 @@ def predict(
             jitters |= later
         for name, jitter in jitters.items():
             streams[name] = replace(streams[name], jitter_ns=jitter)
-        if not broken:
+        # More packets than were counted on can leave together: jitters only grow, and a segment holds no more than it can.
+        before, streams = streams, with_joined(streams)
+        if not broken and not any(_is_larger(streams[name].joined, before[name].joined) for name in streams):
             break
         for name, outcome in broken.items():
             follows = streams[name].follows
@@ -200,6 +208,8 @@ def predict(
             else:
                 causes.broken[name] = causes.of((follows.stream or name, follows.destination), outcome)
             streams[name] = _unbounded(streams[name])
+        if broken:
+            streams = with_joined(streams)
     for name, jitter in windows.written({}, streams).items():
         streams[name] = replace(streams[name], jitter_ns=jitter)
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
@@ -220,9 +230,11 @@ def predict(
             effort,
             looked_at,
         )
-    changes = bool(plan.scenario.events or orders)
+    # What is simulated and emulated are the packets of each stream, by themselves; nor is it known there which of them meet.
+    alone = {name: replace(stream, joined=None) for name, stream in streams.items()}
+    changes = bool(plan.scenario.events or orders) or alone != streams
     steady = Network(plan, _steady(plan, streams, orders), effort) if changes else None
-    network = Network(plan, _declaration(plan, streams), effort)
+    network = Network(plan, _declaration(plan, alone), effort)
     analysis = (steady or network).bounds({})
     outcomes = causes.cut(outcomes_of(analysis, streams))
     found = windows.added({key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()})
@@ -246,6 +258,16 @@ def loaded(
 def _meet(stream: Stream, jitter_ns: int) -> bool:
     """Could two packets of the stream wait at its sender at the same time, where the declared frames are for one?"""
     return stream.one_at_a_time and stream.period_ns is not None and jitter_ns >= stream.period_ns
+
+
+def _is_larger(now: Joined | None, before: Joined | None) -> bool:
+    """Can larger segments leave, or any that several packets share, than was counted on? The burst is not meant: it follows the jitter."""
+    return now is not None and (before is None or now.frame_bytes > before.frame_bytes)
+
+
+def _overrides(jitters: Mapping[str, int], streams: Mapping[str, Stream]) -> dict[str, int]:
+    """What the core takes in place of declared jitters."""
+    return {name: streams[name].observed_jitter(jitter) for name, jitter in jitters.items()}
 
 
 _UNSETTLED = f"did not settle within {MOST_ROUNDS} rounds of the analysis"
@@ -324,8 +346,8 @@ class _Causes:
 
 
 def _unbounded(stream: Stream) -> Stream:
-    """The same stream once it promises nothing: it answers one that has no finite bound."""
-    frame = max(stream.frames_bytes)
+    """The same stream once it promises nothing: it answers one that has no finite bound. Of what TCP carries any number can share a segment then."""
+    frame = stream.largest_frame if stream.tcp is None else wire_bytes(stream.tcp.mtu)
     pattern = stream.release
     if pattern["kind"] in ("periodic", "sporadic") and stream.period_ns is not None:
         pattern = {
@@ -336,12 +358,24 @@ def _unbounded(stream: Stream) -> Stream:
             "frame_bytes": -(-sum(stream.frames_bytes) // len(stream.frames_bytes)),
         }
     return replace(
-        stream, period_ns=None, jitter_ns=0, frames_bytes=(frame,), release=pattern, follows=None, bucket=None
+        stream,
+        period_ns=None,
+        jitter_ns=0,
+        frames_bytes=(frame,),
+        release=pattern,
+        follows=None,
+        bucket=None,
+        joined=None,
     )
 
 
-def _of_frames(stream: Stream, largest: int) -> Stream:
-    """The same stream with frames of that size where its own are smaller."""
+def _of_frames(stream: Stream, largest: int, jitter_ns: int) -> Stream:
+    """The same stream with frames of that size where its own are smaller: of what TCP carries they are segments that several packets share."""
+    if stream.tcp is not None and stream.period_ns is not None:
+        jitter, payload = max(stream.jitter_ns, jitter_ns), largest - TCP_ACK_WIRE
+        # A full one may be the first of several that were filled together.
+        together = payload + (payload >= stream.tcp.largest_segment)
+        return replace(stream, joined=Joined.of(stream.tcp, stream.period_ns, jitter, together))
     return replace(
         stream,
         frames_bytes=tuple(max(size, largest) for size in stream.frames_bytes),
@@ -392,21 +426,31 @@ def _interrupted(direction: dict[str, Any]) -> dict[str, Any]:
     return {**direction, "impairments": {**impairments, "outages": [*impairments["outages"], [0, 1]]}}
 
 
-def _brief_outcomes(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tuple[str, str], Outcome]:
+def _brief_outcomes(
+    analysis: dict[str, Any], streams: dict[str, Stream], jitters: Mapping[str, int]
+) -> dict[tuple[str, str], Outcome]:
     """As `outcomes_of`, of a brief analysis: streams, and their receivers, come in the order in which they were declared."""
     found = {}
     for stream, leaves in zip(streams.values(), analysis["streams"], strict=True):
         for receiver, leaf in zip(stream.destinations, leaves, strict=True):
             if isinstance(leaf, list):
-                nominal, actual, best, whole = leaf
-                found[stream.name, receiver] = Outcome("bound", actual, nominal, best, whole)
+                nominal, actual, best = leaf
+                nominal += _lateness(stream, jitters)
+                found[stream.name, receiver] = Outcome("bound", actual, nominal, best)
             else:
                 found[stream.name, receiver] = Outcome(leaf["kind"], reason=leaf["reason"])
     return found
 
 
-def outcomes_of(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tuple[str, str], Outcome]:
-    """An analysis of the core as outcomes by stream and receiver."""
+def _lateness(stream: Stream, jitters: Mapping[str, int]) -> int:
+    """The time from the nominal to the actual release, where the core knows of no nominal one: of packets that may have waited for others."""
+    return 0 if stream.joined is None else max(stream.jitter_ns, jitters.get(stream.name, 0))
+
+
+def outcomes_of(
+    analysis: dict[str, Any], streams: dict[str, Stream], jitters: Mapping[str, int] | None = None
+) -> dict[tuple[str, str], Outcome]:
+    """An analysis of the core as outcomes by stream and receiver. `jitters`: those that took the place of the streams'."""
     found = {}
     for result in analysis["streams"]:
         stream = streams[result["stream"]]
@@ -416,9 +460,8 @@ def outcomes_of(analysis: dict[str, Any], streams: dict[str, Stream]) -> dict[tu
                 entry = Outcome(
                     kind="bound",
                     actual_ns=outcome["from_actual_ns"],
-                    nominal_ns=outcome["from_nominal_ns"],
+                    nominal_ns=outcome["from_nominal_ns"] + _lateness(stream, jitters or {}),
                     best_ns=outcome["best_case_ns"],
-                    whole_ns=outcome["best_whole_ns"],
                     path=tuple(hop["name"] for hop in outcome["hops"]),
                 )
             else:

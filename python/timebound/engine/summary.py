@@ -117,6 +117,7 @@ def summarise(results: Results) -> dict[str, Any]:
             "notes": [
                 *plan.notes,
                 *effort_notes(prediction.looked_at),
+                *joined_notes(flows),
                 *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None),
             ],
         },
@@ -164,6 +165,30 @@ def effort_notes(looked_at: dict[str, int] | None) -> list[str]:
     return [
         f"The effort was enough to look at several ports at once for {looked_at['streams']:,} of {looked_at['of']:,} streams, those with the least slack. "
         "The bounds of the others are safe, and may be lower with more: timebound predict --effort"
+    ]
+
+
+NAMED = 3
+"""Streams that a note names."""
+
+
+def joined_notes(flows: list[dict[str, Any]]) -> list[str]:
+    """Which messages may leave in common segments, as the bounds of a summary assume."""
+    found = {
+        segment["stream"]: segment["joined"]
+        for flow in flows
+        for segment in flow["segments"]
+        if segment["joined"] is not None
+    }
+    if not found:
+        return []
+    named = [
+        f"{name} (may be joined: {joined['messages']} messages, {joined['frame_bytes']} bytes on the wire)"
+        for name, joined in list(found.items())[:NAMED]
+    ]
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return [
+        f"Messages whose jitter reaches their period may wait together and leave in one TCP segment, and bounds count on it: {', '.join(named)}{more}."
     ]
 
 
@@ -301,12 +326,13 @@ class _Entry:
             "bound_us": micros(declared.actual_ns),
             "tightness": tables.tightness([micros(declared.actual_ns)], [micros(found)]),
             **{f"{method}_us": micros(bounds[key]) for method, bounds in self.methods.items()},
-            "best_us": micros(declared.whole_ns),
+            "best_us": micros(declared.best_ns),
             "bound_observed_us": None if seen is None else micros(seen.actual_ns),
             "declared_jitter_us": micros(stream.jitter_ns) if stream.period_ns is not None else None,
             "observed_jitter_us": micros(jitter),
             "kept": None if jitter is None or stream.period_ns is None else jitter <= stream.jitter_ns,
             "window": _window(self.results.prediction, segment.stream),
+            "joined": explain.joined_of(self.results.prediction, segment.stream),
             "reason": declared.reason,
             "path": self.paths.get(segment.stream, {}).get(segment.destination, []),
         }

@@ -180,12 +180,14 @@ def _burst(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
 
 def _request_response(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     streams = []
+    mtu = plan.mtu(item.source, item.destination)
     for back, size in ((False, item.size_bytes), (True, item.response_bytes)):
-        frames = tcp_frames(max(1, size), plan.mtu(item.source, item.destination))
+        frames = tcp_frames(max(1, size), mtu)
         pattern: dict[str, Any] = {"kind": "silent"}
         if item.gap_ns:
             pattern = {"kind": "burst", "gap_ns": item.gap_ns, "frames": len(frames), "frame_bytes": max(frames)}
-        streams.append(_stream(item, back, (max(*frames, TCP_ACK_WIRE),), pattern, None))
+        # Requests that wait for TCP, and the responses to them, leave in full segments.
+        streams.append(_stream(item, back, (wire_bytes(mtu),), pattern, None))
     return streams, {
         "kind": "request-response",
         "request_bytes": item.size_bytes,

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from timebound.scenario.model import Broker, Flow, MqttStack
 from timebound.stacks import release
+from timebound.stacks.joined import Packets
 from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream
-from timebound.stacks.shared import SharedConnection, SharedDirection
+from timebound.stacks.shared import FROM_RECEIVER, FROM_SENDER, SharedConnection, SharedDirection
 from timebound.stacks.stages import Crossing, Packet, Stage, Step, Waiting, Working
 from timebound.stacks.transport import Carried
 from timebound.stacks.wire import (
@@ -78,6 +79,11 @@ class End:
     @property
     def jitter_ns(self) -> int:
         return HOST_JITTER_NS if self.broker is None else BROKER_JITTER_NS
+
+    @property
+    def gathers(self) -> bool:
+        """Does it pass on what it has read in one piece, of whatever kinds? A manager does; clients and brokers write every packet by itself."""
+        return self.broker is not None and self.broker.program == "manager"
 
 
 def _is_bridge(sender: End, receiver: End) -> bool:
@@ -206,9 +212,19 @@ class Connection:
         forward, backward = self._directions()
         if forward is not None and forward.batch_bytes is not None:
             frames = forward.message_frames(size, mtu)
+        elif sender.gathers or held_ns:
+            frames = tuple(tcp_frames(size + self._beside(sender_of_messages=True), mtu))
         if after is None:
             self._stream(
-                name, sender.node, receiver.node, "data", frames, None, sender.node, jitter=self.flow.jitter_ns
+                name,
+                sender.node,
+                receiver.node,
+                "data",
+                frames,
+                None,
+                sender.node,
+                jitter=self.flow.jitter_ns,
+                packets=self._packets(name, sender.node, size, mtu),
             )
         else:
             follows = Follows(
@@ -220,10 +236,23 @@ class Connection:
             )
             # Nothing on the network to take the jitter from: a publisher on the broker's own host.
             jitter = self.flow.jitter_ns + sender.jitter_ns + held_ns if follows.is_nothing else 0
-            self._stream(name, sender.node, receiver.node, "data", frames, follows, sender.node, jitter=jitter)
+            self._stream(
+                name,
+                sender.node,
+                receiver.node,
+                "data",
+                frames,
+                follows,
+                sender.node,
+                jitter=jitter,
+                packets=self._packets(name, sender.node, size, mtu),
+            )
         acknowledgement = tuple(tcp_frames(MQTT_ACKNOWLEDGEMENT))
+        gathered = tuple(tcp_frames(max(MQTT_ACKNOWLEDGEMENT, self._beside(sender_of_messages=False))))
         answers = {
-            end.node: acknowledgement if way is None else way.answer_frames(acknowledgement, mtu)
+            end.node: (gathered if end.gathers and end is receiver else acknowledgement)
+            if way is None
+            else way.answer_frames(acknowledgement, mtu)
             for end, way in ((sender, forward), (receiver, backward))
         }
         last, at, other = name, receiver, sender
@@ -233,7 +262,16 @@ class Connection:
         for step in ANSWERS[qos]:
             answer = f"{name}/{step}"
             follows = Follows(stream=last, destination=at.node, extra_ns=at.jitter_ns, through=packet)
-            self._stream(answer, at.node, other.node, "control", answers[at.node], follows, sender.node)
+            self._stream(
+                answer,
+                at.node,
+                other.node,
+                "control",
+                answers[at.node],
+                follows,
+                sender.node,
+                packets=self._packets(name, at.node, MQTT_ACKNOWLEDGEMENT, mtu),
+            )
             last, at, other = answer, other, at
             self._acknowledge(f"{answer}/ack", last, at, other, 1, sender.node)
             self._carry(name, answer, other, at, 1)
@@ -241,6 +279,15 @@ class Connection:
         silent = qos == 0 or self.flow.period_ns > KEEP_ALIVE_S * 500_000_000
         if silent if self.shared is None else self.shared.first == self.flow.name:
             self._keep_alive(name, sender, receiver)
+
+    def _packets(self, name: str, source: str, size: int, mtu: int) -> Packets:
+        """What leaves in segments of the connection `name`."""
+        return Packets(direction=f"{name} from {source}", size_bytes=size, mtu=mtu)
+
+    def _beside(self, *, sender_of_messages: bool) -> int:
+        """Bytes of all that one end of the connection sends beside messages, one packet of each kind."""
+        kinds = FROM_SENDER if sender_of_messages else FROM_RECEIVER
+        return kinds[self.flow.qos] * MQTT_ACKNOWLEDGEMENT + MQTT_PING
 
     def _directions(self) -> tuple[SharedDirection | None, SharedDirection | None]:
         """What travels with the flow's messages, and with their answers, on a shared connection. All messages of a flow that publishes go
@@ -391,6 +438,7 @@ class Connection:
                     frames_bytes=(ping, TCP_ACK_WIRE),
                     period_ns=period,
                     jitter_ns=1_000_000_000,
+                    tcp=self._packets(name, source.node, MQTT_PING, self._mtu(source.node, target.node)),
                     release={"kind": "periodic", "offset_ns": None},
                 ),
             )
@@ -433,10 +481,13 @@ class Connection:
         sender: str,
         *,
         jitter: int = 0,
+        packets: Packets | None = None,
     ) -> None:
         """`jitter` is that of the start; one that follows another gets the rest from it."""
         flow = self.flow
         bounded = release.is_bounded(flow)
+        # Without a least distance any number can leave in one segment.
+        largest = max(frames) if packets is None else wire_bytes(packets.mtu)
         pattern = release.simulated(flow, frames)
         if after is not None and pattern["kind"] == "periodic":
             pattern = {"kind": "periodic", "offset_ns": None}
@@ -448,11 +499,12 @@ class Connection:
                 destinations=(target,),
                 priority=self._class(source, sender),
                 role="data" if role == "data" else "ack" if role == "ack" else "control",
-                frames_bytes=frames if bounded else (max(frames),),
+                frames_bytes=frames if bounded else (largest,),
                 period_ns=flow.period_ns if bounded else None,
                 jitter_ns=jitter,
                 release=pattern,
                 deadline_ns=flow.deadline_ns if role == "data" else None,
+                tcp=packets,
                 follows=after if bounded and after is not None and not after.is_nothing else None,
                 one_at_a_time=bounded and role != "ack" and self.shared is not None and self.shared.is_shared,
             ),

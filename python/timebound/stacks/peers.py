@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from timebound.scenario.model import Broker
 from timebound.stacks import release
+from timebound.stacks.joined import Packets
 from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, Arrived, Connection, Forwarded
 from timebound.stacks.plan import Follows, PlanError, Segment, Stream
 from timebound.stacks.stages import Crossing, Packet, Slowest, Stage, Step, Waiting, Working
-from timebound.stacks.wire import DELAYED_ACK_NS, TCP_ACK_WIRE, mqtt_publish, tcp_frames, udp_frame
+from timebound.stacks.wire import DELAYED_ACK_NS, TCP_ACK_WIRE, mqtt_publish, tcp_frames, udp_frame, wire_bytes
 
 PART_BYTES = 1_360
 """Most of a message that one datagram carries, so that it fits into an Ethernet frame (`peer::PART`)."""
@@ -199,7 +200,11 @@ class Group:
 
     def _control(self, name: str, source: str, target: str, frames: tuple[int, ...], follows: Follows) -> None:
         """A message of one manager to another, and TCP's acknowledgement of it."""
-        self._stream(name, source, (target,), "control", frames, follows, 0)
+        # Managers have a connection for each class, with what all flows of the class have to say.
+        size = frames[0] - TCP_ACK_WIRE
+        direction = f"managers of class {self.flow.priority} from {source} to {target}"
+        packets = Packets(direction, size, self.plan.mtu(source, target), count=len(frames))
+        self._stream(name, source, (target,), "control", frames, follows, 0, packets)
         extra = min(self.flow.period_ns, DELAYED_ACK_NS)
         heard = Follows(stream=name, destination=target, extra_ns=extra)
         self._stream(f"{name}/ack", target, (source,), "ack", (TCP_ACK_WIRE,) * len(frames), heard, 0)
@@ -238,8 +243,10 @@ class Group:
         frames: tuple[int, ...],
         follows: Follows,
         jitter: int,
+        packets: Packets | None = None,
     ) -> None:
         flow, bounded = self.flow, self.bounded
+        largest = max(frames) if packets is None else wire_bytes(packets.mtu)
         pattern = release.simulated(flow, frames)
         if pattern["kind"] == "periodic":
             pattern = {"kind": "periodic", "offset_ns": None}
@@ -251,11 +258,12 @@ class Group:
                 destinations=targets,
                 priority=flow.priority,
                 role="data" if role == "data" else "ack" if role == "ack" else "control",
-                frames_bytes=frames if bounded else (max(frames),),
+                frames_bytes=frames if bounded else (largest,),
                 period_ns=flow.period_ns if bounded else None,
                 jitter_ns=jitter,
                 release=pattern,
                 deadline_ns=flow.deadline_ns if role == "data" else None,
                 follows=None if not bounded or follows.is_nothing else follows,
+                tcp=packets,
             ),
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from timebound.scenario.model import Scenario
 from timebound.scenario.model_media import TokenBucket
+from timebound.stacks.joined import Joined, Packets
 from timebound.stacks.stages import Packet, Stage
 from timebound.stacks.transport import Carried, Carrier, Way
 from timebound.stacks.wire import IPV4_HEADER, LARGEST_DATAGRAM, LEAST_TCP_MTU, TCP_HEADER, UDP_HEADER
@@ -75,15 +76,27 @@ class Stream:
     """Of a token bucket, where frames can be smaller than those of `frames_bytes`."""
     one_at_a_time: bool = False
     """Are the frames declared for at most one packet of this stream under way in a segment? Then its jitter must stay below its period."""
+    tcp: Packets | None = None
+    """Of a stream of packets over TCP that may leave in common segments: which ones."""
+    joined: Joined | None = None
+    """What such segments are with the jitter that the stream has (`timebound.stacks.joined`); None: each packet leaves by itself."""
+
+    @property
+    def largest_frame(self) -> int:
+        """Of its frames as declared, and of segments that several packets share."""
+        return max(self.frames_bytes) if self.joined is None else max(*self.frames_bytes, self.joined.frame_bytes)
 
     def observed_jitter(self, jitter_ns: int) -> int:
         """What an analysis takes in place of the declared jitter; of a token bucket it is the time of the whole burst."""
-        return jitter_ns if self.bucket is None or self.period_ns is None else jitter_ns + self.period_ns
+        is_bucket = self.bucket is not None or self.joined is not None
+        return jitter_ns + self.period_ns if is_bucket and self.period_ns is not None else jitter_ns
 
     def declaration(self) -> dict[str, Any]:
         """The JSON of `StreamDecl`."""
         arrival: dict[str, Any]
-        if self.bucket is not None:
+        if self.joined is not None:
+            arrival = self.joined.arrival()
+        elif self.bucket is not None:
             arrival = {
                 "kind": "token-bucket",
                 "rate_bps": self.bucket.rate_bps,

@@ -32,9 +32,9 @@ from timebound.stacks.wire import (
     wire_bytes,
 )
 
-_FROM_SENDER = {0: 0, 1: 0, 2: 1}
+FROM_SENDER = {0: 0, 1: 0, 2: 1}
 """Acknowledgements that the sender of a PUBLISH sends: PUBREL of QoS 2 (MQTT 5.0, section 4.3)."""
-_FROM_RECEIVER = {0: 0, 1: 1, 2: 2}
+FROM_RECEIVER = {0: 0, 1: 1, 2: 2}
 """Those that its receiver sends: PUBACK; PUBREC and PUBCOMP."""
 
 
@@ -102,8 +102,8 @@ def _connection(flows: list[Flow], topics: Mapping[str, str], version5: bool) ->
         there, back = (0, 1) if flow.after is None else (1, 0)
         # A publisher's own jitter is known: so many of its messages can wait together.
         together = 1 if flow.after is not None else flow.jitter_ns // flow.period_ns + 1
-        sent[there] += size * together + _FROM_SENDER[flow.qos] * MQTT_ACKNOWLEDGEMENT
-        sent[back] += _FROM_RECEIVER[flow.qos] * MQTT_ACKNOWLEDGEMENT
+        sent[there] += size * together + FROM_SENDER[flow.qos] * MQTT_ACKNOWLEDGEMENT
+        sent[back] += FROM_RECEIVER[flow.qos] * MQTT_ACKNOWLEDGEMENT
     ways = [
         SharedDirection(
             priority=_priority(classes[side], classes[1 - side]),
