@@ -59,6 +59,7 @@ def test_where_emulation_opens_the_window_the_bound_is_that_of_the_frames() -> N
     assert sent >= 28
     assert received >= 10
     assert cam["sysctls"]["net.ipv4.tcp_slow_start_after_idle"] == "0"
+    assert cam["sysctls"]["net.ipv4.tcp_autocorking"] == "0"
     assert cam["sysctls"]["net.ipv4.tcp_congestion_control"] in ("cubic", "reno")
 
 

@@ -86,6 +86,8 @@ def host_plan(prediction: Prediction, node: Node) -> dict[str, Any]:
     settings = {
         "net.ipv4.tcp_congestion_control": tcp.congestion_control or unpaced(),
         "net.ipv4.tcp_slow_start_after_idle": str(int(tcp.slow_start_after_idle or not tcp.known)),
+        # Else Linux keeps a message back while the one before waits in the interface's queue, and joins the two in spite of TCP_NODELAY.
+        "net.ipv4.tcp_autocorking": str(int(not tcp.known)),
         "net.ipv4.tcp_rmem": _buffers(RECEIVE, receive, stated_receive),
         "net.ipv4.tcp_wmem": _buffers(SEND, send, stated_send),
     }
