@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,18 @@ network:
   links: [[a, s], [b, s], [c, s]]
 flows: [{name: alpha, from: a, to: c, size: 100 B, period: 10 ms, jitter: JITTER, qos: 1, priority: 2}]
 stack: {mqtt: {broker: {node: b, service: {latency: 10 us}}}}
+"""
+
+
+RANDOM = """
+name: random
+network:
+  best-effort: none
+  defaults: {link: {rate: 100 Mbit/s, delay: 5 us}, switch: {delay: 1..2 us}}
+  nodes: {a: host, b: host, c: host, d: host, e: host, s: switch, s2: switch}
+  links: [[a, s], [b, s], [s, s2], [c, s2], [d, s2], [e, s]]
+flows: [FLOWS]
+stack: {mqtt: {broker: b}}
 """
 
 
@@ -169,3 +182,45 @@ def test_a_method_for_periods_alone_says_that_messages_may_leave_together() -> N
     reason = work_out(found, "trajectory").outcomes["alpha/publish", "b"].reason
     assert reason is not None and "may leave with several messages in one segment" in reason
     assert work_out(found, "holistic").outcomes["alpha/publish", "b"].actual_ns is not None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_frame_is_later_than_its_bound_where_full_segments_leave_as_often_as_they_may(seed: int) -> None:
+    draw = random.Random(seed)
+    flows = []
+    for number in range(3):
+        source, receiver = draw.sample(["a", "c", "d", "e"], 2)
+        period, size = draw.choice([1, 2, 4, 8]), draw.choice([24, 60, 200, 700, 1400, 3000])
+        jitter = period * draw.choice([0, 1, 2, 3, 9])
+        flows.append(
+            f"{{name: f{number}, from: {source}, to: {receiver}, size: {size} B, period: {period} ms, jitter: {jitter} ms, "
+            f"qos: {draw.randint(0, 2)}, priority: {draw.randint(0, 6)}}}"
+        )
+    found = prediction(RANDOM.replace("FLOWS", ", ".join(flows)))
+    assert any(stream.joined is not None for stream in found.streams.values())
+    streams = [
+        {
+            **stream,
+            "release": {"kind": "greedy", "offset_ns": 0, "frames_bytes": [stream["arrival"]["max_frame_bytes"]]},
+        }
+        if stream["arrival"]["kind"] == "token-bucket"
+        else stream
+        for stream in found.steady.declaration["streams"]
+    ]
+    network = Network(found.plan, {**found.steady.declaration, "streams": streams})
+    names = list(found.streams.values())
+    searched = network.search({"seed": seed, "schedule": [], "evaluations": 20}, lambda share: None)["worst"]
+    seen = [((names[each["stream"]].name, each["leaf"]), each["latency"]) for each in searched]
+    run = network.simulate({"duration_ns": 200_000_000, "warmup_ns": 0, "seed": seed, "schedule": []})
+    seen += [
+        ((names[each["stream"]].name, leaf), entry["latency"] and entry["latency"]["max"])
+        for each in run["streams"]
+        for leaf, entry in enumerate(each["leaves"])
+    ]
+    bounds = {
+        (stream.name, leaf): found.outcomes[stream.name, receiver].actual_ns
+        for stream in names
+        for leaf, receiver in enumerate(stream.destinations)
+    }
+    held = [(latency, bounds[key]) for key, latency in seen if latency is not None and bounds[key] is not None]
+    assert len(held) > 20 and all(latency <= most for latency, most in held if most is not None)
