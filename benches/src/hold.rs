@@ -46,6 +46,23 @@ impl Held {
 /// The worst that was seen: from the actual and from the nominal release, per stream and receiver.
 type Worst = Vec<Vec<(u64, u64)>>;
 
+/// No release that was simulated came whole sooner than its best case says.
+fn soonest(held: &mut Held, network: u64, analysis: &Analysis, plain: &timebound_sim::Outcome) {
+    for stream in &plain.streams {
+        let result = &analysis.streams[stream.stream.index()];
+        for (leaf, seen) in result.leaves.iter().zip(&stream.leaves) {
+            if let (Outcome::Bound { best_whole, .. }, Some(latency)) = (&leaf.outcome, &seen.latency)
+                && latency.min < *best_whole
+            {
+                held.broken.push(format!(
+                    "network {network}, {} at {}: simulated {} ns, sooner than {} ns",
+                    result.stream, leaf.receiver, latency.min.0, best_whole.0
+                ));
+            }
+        }
+    }
+}
+
 /// [`hold`] for network `index` of the random ones.
 #[must_use]
 pub fn check(seed: u64, index: u64, evaluations: u64) -> Held {
@@ -115,6 +132,7 @@ pub fn hold_with(network: &Arc<Network>, seed: u64, evaluations: u64, best_effor
         evaluations: found.evaluations,
         ..Held::default()
     };
+    soonest(&mut held, seed, &analyses[3], &plain);
     for (method, analysis) in METHODS.iter().zip(&analyses) {
         latencies(&mut held, (*method, seed), analysis, &worst);
         for (bound, simulated) in analysis.ports.iter().zip(&plain.ports) {

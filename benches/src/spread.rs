@@ -32,10 +32,11 @@ impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "mean {:.3}, median {:.3}, p90 {:.3}, max {:.2}",
+            "mean {:.3}, median {:.3}, p90 {:.3}, p95 {:.3}, max {:.2}",
             self.mean(),
             self.at(0.5),
             self.at(0.9),
+            self.at(0.95),
             self.at(1.0)
         )
     }

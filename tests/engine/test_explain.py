@@ -51,7 +51,7 @@ def test_all_parts_of_all_flows_add_up_to_the_bounds() -> None:
         for segment in entry["segments"]:
             outcome = found.outcomes[segment["stream"], segment["destination"]]
             explanation = segment["explanation"]
-            assert (explanation["from_actual_ns"], explanation["best_case_ns"]) == (outcome.actual_ns, outcome.best_ns)
+            assert (explanation["from_actual_ns"], explanation["best_case_ns"]) == (outcome.actual_ns, outcome.whole_ns)
             assert tuple(hop["name"] for hop in explanation["hops"]) == outcome.path
             for hop in explanation["hops"]:
                 assert parts(hop) == hop["response_ns"]

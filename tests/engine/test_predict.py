@@ -30,6 +30,15 @@ def test_a_broker_forwards_with_the_jitter_of_what_arrives() -> None:
     assert deliver.jitter_ns == arrival.nominal_ns - arrival.best_ns + deliver.follows.extra_ns
 
 
+def test_no_fragmented_message_is_whole_before_all_of_it_passed_a_link() -> None:
+    found = predict(build_plan(load(TEXT.replace("size: 100 B", "size: 20 kB"))))
+    outcome, frames = found.outcomes["alpha/publish", "b"], found.streams["alpha/publish"].frames_bytes
+    assert len(frames) > 10 and outcome.best_ns is not None
+    # Two links of 100 Mbit/s: a byte takes 80 ns, and the first frame there is the least one.
+    assert outcome.best_ns == 2 * (min(frames) * 80 + 5_000) + 10_000
+    assert outcome.whole_ns == outcome.best_ns + (sum(frames) - min(frames)) * 80
+
+
 def test_acknowledgements_come_with_one_period_more_jitter_than_their_data() -> None:
     found = prediction()
     arrival = found.outcomes["alpha/publish", "b"]

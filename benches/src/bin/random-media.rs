@@ -1,5 +1,6 @@
-//! `random-media [COUNT] [SEED] [EVALUATIONS]`: no simulated latency and no queue above its bound on COUNT random networks for each way to
+//! `random-media [COUNT] [SEED] [EVALUATIONS] [DRESS]`: no simulated latency and no queue above its bound on COUNT random networks for each way to
 //! be served (weighted ports, half-duplex media, slots), with and without undeclared best effort; exit code 1 if one is.
+//! With DRESS (0 for weighted ports, and so on in the order of `Dress::ALL`) that one alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +10,16 @@ use timebound_benches::media::{Dress, dressed};
 use timebound_benches::spread::Spread;
 
 fn main() {
-    let mut arguments = std::env::args()
-        .skip(1)
-        .map(|a| a.parse::<u64>().expect("COUNT, SEED and EVALUATIONS are numbers"));
+    let mut arguments = std::env::args().skip(1).map(|a| {
+        a.parse::<u64>()
+            .expect("COUNT, SEED, EVALUATIONS and DRESS are numbers")
+    });
     let (count, seed) = (arguments.next().unwrap_or(1_000), arguments.next().unwrap_or(1));
     let evaluations = arguments.next().unwrap_or(12);
+    let chosen = arguments.next();
+    let dresses = (0u64..).zip(Dress::ALL);
     let mut broken = 0;
-    for dress in Dress::ALL {
+    for (_, dress) in dresses.filter(|(number, _)| chosen.is_none_or(|chosen| chosen == *number)) {
         for best_effort in [true, false] {
             let started = Instant::now();
             let all = sum(count, |index| {

@@ -106,7 +106,7 @@ impl<'a> Explainer<'a> {
         let Outcome::Bound {
             from_nominal,
             from_actual,
-            best_case,
+            best_whole,
             ..
         } = found.outcome
         else {
@@ -129,7 +129,7 @@ impl<'a> Explainer<'a> {
             source_jitter: from_nominal.saturating_sub(from_actual),
             from_nominal,
             from_actual,
-            best_case,
+            best_case: best_whole,
             hops,
         })
     }

@@ -7,10 +7,10 @@ use crate::result::{
     Analysis, ClassResult, HopResult, LeafResult, Outcome, PortResult, StreamResult, Utilisation,
 };
 use crate::settled::PortWork;
-use crate::special::{is_special, sorts};
+use crate::special::{is_special, passes, sorts};
 use std::ops::Range;
 use std::sync::Arc;
-use timebound_model::{Class, Leaf, PortId, Rate, Span, StreamId};
+use timebound_model::{Class, Leaf, Network, PortId, Rate, Span, StreamId, WireBytes};
 
 const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 
@@ -147,6 +147,12 @@ impl<P: std::ops::Deref<Target = PortWork>> Report<'_, P> {
             from_nominal,
             from_actual,
             best_case,
+            best_whole: whole(
+                best_case,
+                pass.network,
+                flows,
+                self.path.iter().map(|hop| port_at(*hop)),
+            ),
             hops,
         }
     }
@@ -191,6 +197,40 @@ fn earliest_at_leaf(pass: &Propagation<'_>, slot: usize) -> Span {
     Span(slot.earliest)
         .saturating_add(Span(slot.own))
         .saturating_add(port.propagation)
+}
+
+/// When the last frame of a release can be there at the earliest, if the first can at `best_case`.
+///
+/// At every port of the path the least frame comes first at the earliest, all are sent one after the other, and the last of them has at least
+/// that way to go which the least frame has. So a port adds what it takes to send all but the least one. (The whole is rounded down once: a
+/// port that carries fractions of a nanosecond on from frame to frame takes no less.)
+pub(crate) fn whole<'f>(
+    best_case: Span,
+    network: &Network,
+    flows: impl IntoIterator<Item = &'f Flow>,
+    path: impl Iterator<Item = PortId>,
+) -> Span {
+    let (mut bytes, mut least) = (0u64, WireBytes(u32::MAX));
+    for flow in flows {
+        // A token bucket has no releases.
+        let frames = if flow.envelope.is_some() {
+            1
+        } else {
+            flow.multiplicity
+        };
+        bytes = bytes.saturating_add(u64::from(flow.bytes.0).saturating_mul(frames));
+        least = least.min(flow.bytes);
+    }
+    let behind_the_first = |port: PortId| {
+        let port = &network.ports[port.index()];
+        if passes(network, port) {
+            return 0;
+        }
+        let all = u128::from(bytes) * NANOS_PER_SECOND_AND_BYTE / u128::from(port.rate.0.max(1));
+        let all = u64::try_from(all).unwrap_or(u64::MAX);
+        all.saturating_sub(port.rate.transmission_time(least).0)
+    };
+    best_case.saturating_add(Span(path.map(behind_the_first).max().unwrap_or(0)))
 }
 
 fn port_result(pass: &Propagation<'_>, work: &PortWork, id: PortId, name: &str) -> PortResult {

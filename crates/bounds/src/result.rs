@@ -58,6 +58,9 @@ pub enum Outcome {
         /// No frame is faster than this, from its actual release.
         #[serde(rename = "best_case_ns")]
         best_case: Span,
+        /// No release has come whole before this, from its actual release: all of its frames pass every port of the path one after the other.
+        #[serde(rename = "best_whole_ns")]
+        best_whole: Span,
         /// The path of the slowest frame; `from_actual` is the sum of its responses and traversals, less what they count again.
         hops: Vec<HopResult>,
     },

@@ -3,11 +3,12 @@
 //!
 //! Arrivals are taken as staircases here, without line shaping: that is the holistic form, which every method may use.
 
+mod weighted;
+
 use crate::demand::{Effort, HORIZON};
-use crate::layout::{Layout, Level, NONE};
+use crate::layout::{Layout, Level};
 use crate::level::Worst;
-use crate::service::drr::Share;
-use crate::service::level::{self, Failure, Response, Rival, Weighted};
+use crate::service::level::{self, Failure, Response};
 use crate::service::tdma::Tdma;
 use crate::service::work::{Work, in_window};
 use crate::settled::{Outcome, PortWork, Settled};
@@ -19,8 +20,6 @@ const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 const STEPS: u64 = 1 << 20;
 /// With more sizes than this in a class, all get the response of the least one, which is the longest.
 const MOST_SIZES: usize = 8;
-/// Classes first know only their shares, then what departs from the others, then from those that had no bound before.
-const ROUNDS: usize = 3;
 
 /// Does a queue of its own serve each class? (With one queue for all there is one level.)
 pub(crate) fn sorts(discipline: &Discipline) -> bool {
@@ -137,7 +136,8 @@ impl Special<'_> {
             Discipline::Drr(quanta) => self.weighted(index, quanta, &mut steps),
             Discipline::StrictPriority | Discipline::Fifo => self.ordered(index, &mut steps),
         };
-        effort.spend(before - steps);
+        // Adding up work in a window takes a fraction of what a step of other levels does.
+        effort.spend((before - steps) / 4);
         let worst = found?;
         Ok(Outcome {
             backlog: self.backlog(index, &worst),
@@ -191,124 +191,6 @@ impl Special<'_> {
         }
         let tdma = Tdma::new(slots, self.time(least), self.time(largest));
         tdma.map(Some).ok_or(Failure::Overloaded)
-    }
-
-    /// Deficit round robin, perhaps in slots.
-    fn weighted(
-        &self,
-        index: usize,
-        quanta: &[u32; 8],
-        steps: &mut u64,
-    ) -> Result<Vec<(u64, Worst)>, Failure> {
-        let levels = self.layout.ports[self.port.index()].levels.clone();
-        let slots = match &self.port().slots {
-            Some(slots) => {
-                let largest = u64::from(self.layout.ports[self.port.index()].largest_frame());
-                let largest = largest.max(self.best_effort());
-                Some(Tdma::new(slots, 1, self.time(largest)).ok_or(Failure::Overloaded)?)
-            }
-            None => None,
-        };
-        let mut departures: [Option<Vec<Work>>; 8] = Default::default();
-        for _ in 1..ROUNDS {
-            let mut next: [Option<Vec<Work>>; 8] = Default::default();
-            for other in levels.clone().filter(|other| self.has_bounded_arrivals(*other)) {
-                if let Ok(worst) = self.share(other, quanta, &departures, slots.as_ref(), steps) {
-                    let class = usize::from(self.layout.levels[other].class.0);
-                    next[class] = Some(self.departures(other, &worst));
-                }
-            }
-            departures = next;
-        }
-        self.share(index, quanta, &departures, slots.as_ref(), steps)
-    }
-
-    /// One class by its share, and by what is known of the departures of the others.
-    fn share(
-        &self,
-        index: usize,
-        quanta: &[u32; 8],
-        departures: &[Option<Vec<Work>>; 8],
-        slots: Option<&Tdma>,
-        steps: &mut u64,
-    ) -> Result<Vec<(u64, Worst)>, Failure> {
-        let level = &self.layout.levels[index];
-        let class = usize::from(level.class.0);
-        let same = self.demands(level.start..level.end, 0);
-        let ahead = match (class, self.best_effort()) {
-            (0, bytes) if bytes > 0 => self.time(bytes),
-            _ => 0,
-        };
-        let rivals = (0..8usize).filter(|other| *other != class);
-        let rivals = rivals.filter_map(|other| self.rival(other, quanta, departures[other].clone()));
-        let server = level::Level {
-            blocking: 0,
-            ahead,
-            same: &same,
-            higher: &[],
-            weighted: Some(Weighted {
-                rate: self.port().rate,
-                ours: self.class_share(class, quanta),
-                rivals: rivals.collect(),
-            }),
-            slots,
-        };
-        let own = self.sizes(level);
-        let found = server.responses(&own, HORIZON, steps)?;
-        Ok(self.by_size(level, &own, &found))
-    }
-
-    /// Quantum and largest frame of a class; undeclared best effort is of class 0.
-    fn class_share(&self, class: usize, quanta: &[u32; 8]) -> Share {
-        let declared = u64::from(self.layout.ports[self.port.index()].largest_of(class));
-        let undeclared = if class == 0 { self.best_effort() } else { 0 };
-        Share {
-            quantum: u64::from(quanta[class]),
-            largest: declared.max(undeclared),
-        }
-    }
-
-    fn rival(&self, class: usize, quanta: &[u32; 8], departures: Option<Vec<Work>>) -> Option<Rival> {
-        let share = self.class_share(class, quanta);
-        let undeclared = class == 0 && self.best_effort() > 0;
-        (share.largest > 0).then(|| Rival {
-            share,
-            least: u64::from(self.least_frame(class)),
-            // Best effort may come at any time, as much as its share lets through.
-            departures: departures.filter(|_| !undeclared),
-        })
-    }
-
-    /// The least frame of a class; those that promise no size have at least that of Ethernet.
-    fn least_frame(&self, class: usize) -> u32 {
-        let levels = self.layout.ports[self.port.index()].levels.clone();
-        let declared = levels
-            .filter(|level| usize::from(self.layout.levels[*level].class.0) == class)
-            .flat_map(|level| self.layout.levels[level].start..self.layout.levels[level].end)
-            .map(|slot| self.layout.flows[self.layout.slots[slot].flow as usize].bytes.0);
-        let largest = self.layout.ports[self.port.index()].largest_of(class);
-        declared.fold(WireBytes::MIN.0, u32::min).min(largest.max(1))
-    }
-
-    fn has_bounded_arrivals(&self, index: usize) -> bool {
-        let level = &self.layout.levels[index];
-        self.settled.level_cause(index) == NONE
-            && (level.start..level.end).all(|slot| self.settled.arrival_cause(slot) == NONE)
-    }
-
-    /// What departs from a level: its arrivals, later by what a frame takes at most, earlier by what it takes at least.
-    fn departures(&self, index: usize, worst: &[(u64, Worst)]) -> Vec<Work> {
-        let level = &self.layout.levels[index];
-        let mut work = self.demands(level.start..level.end, 0);
-        for (slot, work) in (level.start..level.end).zip(&mut work) {
-            let own = self.layout.slots[slot].own;
-            let response = worst
-                .iter()
-                .find(|(size, _)| *size == own)
-                .map_or(HORIZON, |(_, worst)| worst.response);
-            work.jitter = work.jitter.saturating_add(response.saturating_sub(own));
-        }
-        work
     }
 
     /// Transmission times for which responses are worked out, in rising order.

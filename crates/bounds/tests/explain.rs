@@ -38,15 +38,16 @@ fn adds_up(explained: &Explanation, analysis: &Outcome) {
     let Outcome::Bound {
         from_nominal,
         from_actual,
-        best_case,
+        best_whole,
         hops,
+        ..
     } = analysis
     else {
         panic!("explained without a bound: {explained:?}");
     };
     assert_eq!(
         (explained.from_nominal, explained.from_actual, explained.best_case),
-        (*from_nominal, *from_actual, *best_case)
+        (*from_nominal, *from_actual, *best_whole)
     );
     assert_eq!(explained.hops.len(), hops.len());
     let mut whole = 0;

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{BYTE_PER_NANO, Builder, alone, analyse_alone, bound, leaf};
-use timebound_bounds::{Analysis, explain};
+use timebound_bounds::{Analysis, Outcome, explain};
 use timebound_model::StreamId;
 use timebound_model::declaration::{ArrivalDecl, NodeKindDecl, QueueDecl, ReleaseDecl, SlotsDecl};
 
@@ -53,6 +53,47 @@ fn a_weighted_port_with_two_classes() {
 }
 
 #[test]
+fn classes_of_a_weighted_port_have_sent_all_that_came_since_it_was_idle() {
+    // By turns, f would wait for five visits of 100 bytes of g: all that is declared is less.
+    let mut quanta_bytes = [1; 8];
+    (quanta_bytes[5], quanta_bytes[3]) = (20, 100);
+    let analysis = analyse_alone(
+        &two_hosts()
+            .change(|d| d.queue = QueueDecl::Drr { quanta_bytes })
+            .stream("f", 5, ("a", &["z"]), (10_000, 0, &[100]))
+            .stream("g", 3, ("a", &["z"]), (400, 0, &[100])),
+    );
+    // Two frames in all that come at once.
+    assert_eq!(actual(&analysis, "f"), 100 + 100);
+}
+
+#[test]
+fn no_release_of_several_frames_comes_whole_before_they_passed_the_slowest_port() {
+    let mut builder = Builder::new(BYTE_PER_NANO, 7)
+        .host("a")
+        .host("z")
+        .switch("s", 3, 5)
+        .link("a", "s")
+        .link("s", "z")
+        .stream("f", 5, ("a", &["z"]), (100_000, 0, &[100, 100, 50]));
+    builder.declaration.links[1].forward.rate_bps = BYTE_PER_NANO / 10;
+    let analysis = analyse_alone(&builder);
+    let Outcome::Bound {
+        best_case,
+        best_whole,
+        from_actual,
+        ..
+    } = &leaf(&analysis, "f").outcome
+    else {
+        panic!("no bound");
+    };
+    // The frame of 50 alone, and all of them one after the other at the slow port behind the first.
+    assert_eq!(best_case.0, 50 + 7 + 3 + 500 + 7);
+    assert_eq!(best_whole.0, 50 + 7 + 3 + 2_500 + 7);
+    assert!(best_whole <= from_actual);
+}
+
+#[test]
 fn an_undeclared_flood_takes_its_share_and_no_more() {
     let mut quanta_bytes = [1; 8];
     (quanta_bytes[5], quanta_bytes[3]) = (200, 100);
@@ -62,8 +103,8 @@ fn an_undeclared_flood_takes_its_share_and_no_more() {
         .stream("flood", 3, ("a", &["z"]), (1_000, 0, &[100]));
     builder.declaration.streams[1].arrival = ArrivalDecl::Unbounded { max_frame_bytes: 100 };
     let analysis = analyse_alone(&builder);
-    // A visit with its quantum, and a frame before that.
-    assert_eq!(actual(&analysis, "f"), 200 + 100);
+    // A visit with its quantum, and what it kept of the one before: less than a frame, of any length.
+    assert_eq!(actual(&analysis, "f"), 199 + 100);
     assert!(bound(leaf(&analysis, "flood")).is_none());
 }
 

@@ -136,6 +136,7 @@ fn hops_add_up_to_the_bound() {
         from_actual,
         best_case,
         hops,
+        ..
     } = &leaf(&analysis, "f").outcome
     else {
         panic!("a bound");

@@ -22,6 +22,8 @@ enum Service {
 
 /// Deficit round robin (Shreedhar and Varghese 1996, section 3): each visit to a waiting class adds its quantum to what
 /// it may send; what is left when the next frame does not fit is kept for the next round, and lost when the class runs empty.
+/// Whether it has is asked when a frame has been sent, as there: one that comes meanwhile still belongs to the visit. (The bounds
+/// count the visits between two frames of a class that has frames waiting or under way all the time, `bounds::service::drr`.)
 #[derive(Debug, Clone)]
 struct Rounds {
     quanta: [u64; 8],
@@ -98,6 +100,29 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
+    /// A frame is sent past the empty queues: the same as if it had waited there alone.
+    #[inline]
+    pub(crate) fn skip(&mut self, class: u8, wire: u32) {
+        if let Service::DeficitRoundRobin(rounds) = &mut self.service {
+            let class = usize::from(class.min(7));
+            let wire = u64::from(wire);
+            rounds.class = class;
+            rounds.credited = true;
+            rounds.deficits[class] = wire.next_multiple_of(rounds.quanta[class]) - wire;
+        }
+    }
+
+    /// The last frame that was taken is gone: if its class is empty behind it, its visit is over.
+    #[inline]
+    pub(crate) fn sent(&mut self) {
+        if let Service::DeficitRoundRobin(rounds) = &mut self.service
+            && self.occupied & (1 << rounds.class) == 0
+        {
+            rounds.deficits[rounds.class] = 0;
+            rounds.leave();
+        }
+    }
+
     /// The frame that [`Queues::pop`] would take.
     pub(crate) fn peek(&self, slab: &Slab) -> Option<u32> {
         if self.occupied == 0 {
@@ -125,10 +150,6 @@ impl Queues {
         }
         if self.lists[class].head().is_none() {
             self.occupied &= !(1 << class);
-            if let Service::DeficitRoundRobin(rounds) = &mut self.service {
-                rounds.deficits[class] = 0;
-                rounds.leave();
-            }
         }
         index
     }

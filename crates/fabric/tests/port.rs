@@ -144,6 +144,56 @@ proptest! {
 }
 
 #[test]
+fn a_frame_that_finds_a_weighted_port_idle_has_had_its_turn() {
+    let mut way = direction(TICKS, 0);
+    way.queue = QueueDecl::Drr {
+        quanta_bytes: [100; 8],
+    };
+    // Behind 1, which waited, it is the turn of the classes below. 2 finds the port idle and takes it, so that 4 goes before 3.
+    let frames = [
+        (0, 5, 100),
+        (50, 5, 100),
+        (250, 3, 100),
+        (260, 3, 100),
+        (270, 5, 100),
+    ];
+    let log = run(&wire(way), &[], &frames);
+    let order: Vec<(u64, u64)> = log.sent.iter().map(|sent| (sent.0, sent.2)).collect();
+    assert_eq!(order, [(0, 100), (1, 200), (2, 350), (4, 450), (3, 550)]);
+}
+
+#[test]
+fn a_frame_that_comes_while_the_last_of_its_class_is_under_way_belongs_to_its_visit() {
+    let mut way = direction(TICKS, 0);
+    let mut quanta_bytes = [1_000; 8];
+    quanta_bytes[5] = 3_000;
+    way.queue = QueueDecl::Drr { quanta_bytes };
+    // 5 finds 4 under way, and its class with most of a quantum. If it had to wait for the visit of 2 and 3, it would be there 2198 ns after it
+    // came, where no more than a visit of 1000 bytes, the 1000 that a class of frames of 1001 can keep, and 5 itself were to go.
+    let frames = [
+        (0, 7, 100),
+        (1, 3, 1_001),
+        (2, 3, 1_000),
+        (3, 3, 999),
+        (1_001, 5, 100),
+        (1_102, 5, 100),
+    ];
+    let log = run(&wire(way), &[], &frames);
+    let order: Vec<(u64, u64)> = log.sent.iter().map(|sent| (sent.0, sent.2)).collect();
+    assert_eq!(
+        order,
+        [
+            (0, 100),
+            (1, 1_101),
+            (4, 1_201),
+            (5, 1_301),
+            (2, 2_301),
+            (3, 3_300)
+        ]
+    );
+}
+
+#[test]
 fn a_flood_of_a_lower_class_takes_no_room_from_a_higher_one() {
     let room = 3_000;
     let mut frames: Vec<(u64, u8, u32)> = (0..20).map(|_| (0, 0, 1_000)).collect();

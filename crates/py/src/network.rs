@@ -76,7 +76,7 @@ impl Network {
     }
 
     /// As `bounds`, and no more than is needed again and again: `{"streams": [[leaf, ..], ..], "ports": [..]}` in the order of the declaration; a leaf is
-    /// `[from_nominal_ns, from_actual_ns, best_case_ns]` or `{"kind", "reason"}`, a port `{"name", "utilisation": {"value"}, "exceeds_buffer"}`.
+    /// `[from_nominal_ns, from_actual_ns, best_case_ns, best_whole_ns]` or `{"kind", "reason"}`, a port `{"name", "utilisation": {"value"}, "exceeds_buffer"}`.
     fn brief(&self, py: Python<'_>, options: &str) -> PyResult<String> {
         let options: BoundsOptions = serde_json::from_str(options).map_err(invalid)?;
         let options = options.resolve(&self.model);
@@ -210,8 +210,8 @@ struct Brief<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum BriefLeaf<'a> {
-    /// From the nominal release, from the actual one, best case.
-    Bound(u64, u64, u64),
+    /// From the nominal release, from the actual one, best case, best case of a whole release.
+    Bound(u64, u64, u64, u64),
     Reason {
         kind: &'static str,
         reason: &'a str,
@@ -237,8 +237,9 @@ impl<'a> Brief<'a> {
                 from_nominal,
                 from_actual,
                 best_case,
+                best_whole,
                 ..
-            } => BriefLeaf::Bound(from_nominal.0, from_actual.0, best_case.0),
+            } => BriefLeaf::Bound(from_nominal.0, from_actual.0, best_case.0, best_whole.0),
             Outcome::NoFiniteBound { reason, .. } => BriefLeaf::Reason {
                 kind: "no-finite-bound",
                 reason,

@@ -33,13 +33,14 @@ class Outcome:
     """The bound of one stream at one receiver, ns; all None with a reason where there is none.
 
     `actual_ns` counts from the actual release (what a measured network latency is compared with), `nominal_ns` from the
-    nominal one, `best_ns` is the least possible.
+    nominal one, `best_ns` is the least possible for the first frame of a release, `whole_ns` for all of them.
     """
 
     kind: str
     actual_ns: int | None = None
     nominal_ns: int | None = None
     best_ns: int | None = None
+    whole_ns: int | None = None
     reason: str | None = None
     path: tuple[str, ...] = ()
 
@@ -434,9 +435,9 @@ def _brief_outcomes(
     for stream, leaves in zip(streams.values(), analysis["streams"], strict=True):
         for receiver, leaf in zip(stream.destinations, leaves, strict=True):
             if isinstance(leaf, list):
-                nominal, actual, best = leaf
+                nominal, actual, best, whole = leaf
                 nominal += _lateness(stream, jitters)
-                found[stream.name, receiver] = Outcome("bound", actual, nominal, best)
+                found[stream.name, receiver] = Outcome("bound", actual, nominal, best, whole)
             else:
                 found[stream.name, receiver] = Outcome(leaf["kind"], reason=leaf["reason"])
     return found
@@ -462,6 +463,7 @@ def outcomes_of(
                     actual_ns=outcome["from_actual_ns"],
                     nominal_ns=outcome["from_nominal_ns"] + _lateness(stream, jitters or {}),
                     best_ns=outcome["best_case_ns"],
+                    whole_ns=outcome["best_whole_ns"],
                     path=tuple(hop["name"] for hop in outcome["hops"]),
                 )
             else:

@@ -326,7 +326,7 @@ class _Entry:
             "bound_us": micros(declared.actual_ns),
             "tightness": tables.tightness([micros(declared.actual_ns)], [micros(found)]),
             **{f"{method}_us": micros(bounds[key]) for method, bounds in self.methods.items()},
-            "best_us": micros(declared.best_ns),
+            "best_us": micros(declared.whole_ns),
             "bound_observed_us": None if seen is None else micros(seen.actual_ns),
             "declared_jitter_us": micros(stream.jitter_ns) if stream.period_ns is not None else None,
             "observed_jitter_us": micros(jitter),

@@ -46,6 +46,7 @@ pub use search::Alternatives;
 pub use verdict::{Breach, Refusal};
 
 use crate::layout::crossing;
+use crate::report;
 use crate::result::{HopResult, LeafResult, Outcome, StreamResult, Utilisation};
 use ahead::Ahead;
 use journal::Journal;
@@ -534,10 +535,12 @@ impl Admission {
             .iter()
             .enumerate()
             .map(|(at, slot)| self.hop(*slot, path.get(at + 1)));
+        let best_case = self.best_case(id, leaf);
         Outcome::Bound {
             from_nominal,
             from_actual,
-            best_case: self.best_case(id, leaf),
+            best_case,
+            best_whole: self.best_whole(id, &path, best_case),
             hops: hops.collect(),
         }
     }
@@ -556,6 +559,14 @@ impl Admission {
             )
         });
         earliest.min().unwrap_or_default()
+    }
+
+    fn best_whole(&self, id: u32, path: &[u32], best_case: Span) -> Span {
+        let entry = self.state.streams[id as usize].as_ref();
+        let flows = entry.into_iter().flat_map(|entry| &entry.flows);
+        let flows = flows.filter_map(|flow| self.state.flows[*flow as usize].as_ref());
+        let port_of = |slot: &u32| PortId(self.state.slots[*slot as usize].level / state::RANKS as u32);
+        report::whole(best_case, &self.network, flows, path.iter().map(port_of))
     }
 
     fn hop(&self, slot: u32, next: Option<&u32>) -> HopResult {

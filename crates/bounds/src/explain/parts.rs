@@ -24,6 +24,7 @@ pub struct Explanation {
     pub from_nominal: Span,
     #[serde(rename = "from_actual_ns")]
     pub from_actual: Span,
+    /// No release has come whole before this, from its actual release.
     #[serde(rename = "best_case_ns")]
     pub best_case: Span,
     pub hops: Vec<HopExplanation>,

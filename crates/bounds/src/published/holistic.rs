@@ -332,6 +332,7 @@ impl Pass<'_> {
             from_nominal: span(sums.total),
             from_actual: span(sums.total),
             best_case,
+            best_whole: best_case,
             hops: sums.hops.clone(),
         }
     }
@@ -370,8 +371,14 @@ fn slower(one: Outcome, other: Outcome) -> Outcome {
         return if total(&one).is_none() { one } else { other };
     };
     let mut kept = if second > first { other } else { one };
-    if let Outcome::Bound { best_case, .. } = &mut kept {
+    if let Outcome::Bound {
+        best_case,
+        best_whole,
+        ..
+    } = &mut kept
+    {
         *best_case = best.min(next_best);
+        *best_whole = *best_case;
     }
     kept
 }

@@ -27,8 +27,6 @@ const TOKENS_PER_BYTE: u128 = 8 * NANOS_PER_SECOND as u128;
 #[derive(Debug, Clone)]
 pub(crate) struct Rival {
     pub(crate) share: Share,
-    /// Its least frame, bytes.
-    pub(crate) least: u64,
     /// What departs from it, where that is known: its arrivals, later by up to its delay here.
     pub(crate) departures: Option<Vec<Work>>,
 }
@@ -165,7 +163,7 @@ impl Level<'_> {
         // Transmission times are rounded up, so that no more bytes than these were sent in them.
         let bytes = before.saturating_mul(u128::from(weighted.rate.0)) / TOKENS_PER_BYTE;
         let sent = drr::interference(bytes, weighted.ours, rival.share);
-        transmission(sent, rival.least, weighted.rate)
+        transmission(sent, rival.share.least, weighted.rate)
     }
 
     /// With a straight line above every staircase: as all lines together rise less than the service, the start is latest for the
@@ -236,7 +234,7 @@ impl Level<'_> {
                 0 => 0,
                 _ => plain
                     .saturating_mul(rate)
-                    .div_ceil(TOKENS_PER_BYTE * u128::from(rival.least.max(1))),
+                    .div_ceil(TOKENS_PER_BYTE * u128::from(rival.share.least.max(1))),
             };
             (
                 plain.saturating_add(extra),
@@ -329,7 +327,6 @@ mod tests {
                 .iter()
                 .map(|(share, departures)| Rival {
                     share: *share,
-                    least: 1,
                     departures: departures.map(|work| vec![work]),
                 })
                 .collect(),
@@ -337,7 +334,11 @@ mod tests {
     }
 
     const fn quantum(quantum: u64, largest: u64) -> Share {
-        Share { quantum, largest }
+        Share {
+            quantum,
+            largest,
+            least: 1,
+        }
     }
 
     #[test]
@@ -352,9 +353,9 @@ mod tests {
             };
             one(&level, 100)
         };
-        // Every other class has a visit and a frame that it kept from the visit before.
-        assert_eq!(found(700), Ok(3 * 200 + 100));
-        assert_eq!(found(450), Ok(3 * 200 + 100));
+        // Every other class has a visit, and less than a frame that it kept from the visit before.
+        assert_eq!(found(700), Ok(3 * 199 + 100));
+        assert_eq!(found(450), Ok(3 * 199 + 100));
         assert_eq!(found(400), Err(Failure::Overloaded));
     }
 

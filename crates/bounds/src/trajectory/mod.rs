@@ -323,10 +323,12 @@ impl Pass<'_> {
             let base = Span(place.earliest).saturating_add(Span(place.transmission));
             base.saturating_add(link.propagation)
         };
+        let best_case = ends.iter().map(earliest).min().unwrap_or_default();
         Outcome::Bound {
             from_nominal: Span(greatest(&|end| self.arrivals.left_nominal(end))).saturating_add(crossing),
             from_actual: Span(greatest(&|end| self.arrivals.left_actual(end))).saturating_add(crossing),
-            best_case: ends.iter().map(earliest).min().unwrap_or_default(),
+            best_case,
+            best_whole: best_case,
             hops: self.hops(*slowest),
         }
     }

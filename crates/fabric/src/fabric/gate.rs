@@ -50,6 +50,7 @@ impl Fabric {
                 Some(start) => return self.wake_at(start.0, port),
                 None => {
                     state.queues.pop(&self.slab);
+                    state.queues.sent();
                     state.counters.queued_bytes -= u64::from(wire.0);
                     self.drop(now, Some(port), index, DropReason::Outage, sink);
                 }
@@ -169,6 +170,7 @@ impl Fabric {
         if opportunities.left == 0 {
             let (index, since, spoiled) = (state.sending, state.sending_since, state.spoiled);
             state.sending = NONE;
+            state.queues.sent();
             self.launch(now, port, index, since, spoiled, sink);
         }
         room - used

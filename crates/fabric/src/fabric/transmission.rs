@@ -29,6 +29,7 @@ impl Fabric {
             return self.drop(now, Some(port), index, DropReason::Buffer, sink);
         }
         if state.is_idle() && state.medium == NONE && !state.is_gated() {
+            state.queues.skip(class, wire);
             return self.send(now, port, index);
         }
         state.queues.push(&mut self.slab, index);
@@ -71,6 +72,7 @@ impl Fabric {
         let (index, started, spoiled) = (state.sending, state.sending_since, state.spoiled);
         let medium = state.medium;
         state.sending = NONE;
+        state.queues.sent();
         self.launch(now, port, index, started, spoiled, sink);
         let waits = !self.ports[port as usize].queues.is_empty();
         if medium == NONE {

@@ -164,6 +164,14 @@ impl Cutout {
         })
     }
 
+    /// The class of undeclared best effort at a port: below all, or at a weighted port that of declared class 0, with its share.
+    pub(super) fn best_effort_class(&self, discipline: &Discipline) -> Class {
+        match discipline {
+            Discipline::Drr(_) => self.class(Class(0)),
+            Discipline::StrictPriority | Discipline::Fifo => Class(0),
+        }
+    }
+
     fn class(&self, class: Class) -> Class {
         Class(self.classes[usize::from(class.0.min(7))])
     }

@@ -10,10 +10,13 @@ use super::survey::{Pattern, Survey, Target};
 use super::upstream::{self, Holds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use timebound_model::{Arrival, Class, Discipline, Network, NodeId, PortId, StreamId};
+use timebound_model::{Arrival, Discipline, Network, NodeId, PortId, StreamId};
 
 /// Longer times make no better search, and sums of several of them must fit.
 pub(super) const LONGEST: u64 = 1 << 56;
+
+/// Frames of best effort that wait together where they have a share.
+const FLOOD: usize = 48;
 
 /// Against the target, where the class decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,15 +189,19 @@ fn actor(cast: &Cast, cut: &Cutout, part: usize) -> Option<Actor> {
     })
 }
 
-/// One frame of undeclared best effort at every port of the path: below every class, or somewhere in the one queue.
+/// Undeclared best effort at every port of the path: one frame below every class, or somewhere in the one queue; at a weighted port, where it
+/// has a share of its own, as much as that lets through.
 fn add_best_effort(cast: &Cast, cut: &mut Cutout, actors: &mut Vec<Actor>) {
     let frame = cast.survey.network.best_effort_frame;
     for (place, &id) in cast.path.iter().enumerate() {
         let port = &cast.survey.network.ports[id.index()];
-        let rank = match port.discipline {
-            Discipline::StrictPriority if cut.has_lowest => Rank::Lower,
-            Discipline::Fifo => Rank::Same,
-            _ => continue,
+        let class = cut.best_effort_class(&port.discipline);
+        let (rank, frames) = match port.discipline {
+            Discipline::StrictPriority if cut.has_lowest => (Rank::Lower, 1),
+            Discipline::Fifo => (Rank::Same, 1),
+            Discipline::Drr(_) if class == cut.network.streams[0].class => (Rank::Same, 1),
+            Discipline::Drr(_) => (Rank::Same, FLOOD),
+            Discipline::StrictPriority => continue,
         };
         // One that is longer than every slot would stay there for ever.
         let fits = port
@@ -204,11 +211,14 @@ fn add_best_effort(cast: &Cast, cut: &mut Cutout, actors: &mut Vec<Actor>) {
         let Some(here) = cut.port(id).filter(|_| fits && !cast.survey.passes(port)) else {
             continue;
         };
-        let stream = cut.add_local(here, Class(0));
+        let stream = cut.add_local(here, class);
         actors.push(Actor {
             stream,
             source: cut.network.ports[here.index()].node,
-            pattern: Pattern::once(frame, LONGEST),
+            pattern: Pattern {
+                frames: vec![frame; frames],
+                ..Pattern::once(frame, LONGEST)
+            },
             meetings: vec![Meeting {
                 place,
                 travel: 0,
