@@ -224,3 +224,11 @@ def test_no_frame_is_later_than_its_bound_where_full_segments_leave_as_often_as_
     }
     held = [(latency, bounds[key]) for key, latency in seen if latency is not None and bounds[key] is not None]
     assert len(held) > 20 and all(latency <= most for latency, most in held if most is not None)
+
+
+def test_the_report_says_of_whose_tcp_nothing_is_known() -> None:
+    text = JITTER.replace("JITTER", "1 ms")
+    assert not any("TCP_NODELAY" in note for note in build_plan(load(text)).notes)
+    plan = build_plan(load(text.replace("a: host", "a: {kind: host, tcp: unknown}")))
+    (note,) = (note for note in plan.notes if "TCP_NODELAY" in note)
+    assert note.startswith("Nothing is known of TCP of a: ")

@@ -71,9 +71,21 @@ def build_plan(scenario: Scenario) -> Plan:
             f"{', '.join(ordered[:5])}{' and others' if len(ordered) > 5 else ''} {'are' if several else 'is'} stopped or paused by schedule (at:). "
             f"The simulation lets {'them' if several else 'it'} run on; what the orders touch has no bound."
         )
+    _note_unknown_senders(plan)
     hardware.withdraw(plan)
     _check_measurable(plan)
     return plan
+
+
+def _note_unknown_senders(plan: Plan) -> None:
+    """Clients of our own set TCP_NODELAY; of somebody else's that is an assumption."""
+    senders = dict.fromkeys(carrier.sender for carrier in plan.carriers.values() if carrier.carried)
+    unknown = [name for name in senders if not plan.scenario.node(name).sender.known]
+    if unknown:
+        plan.notes.append(
+            f"Nothing is known of TCP of {', '.join(unknown[:5])}{' and others' if len(unknown) > 5 else ''}: bounds take every packet to be sent as it is "
+            "written (TCP_NODELAY). What Nagle's algorithm would hold back must be part of the flow's jitter."
+        )
 
 
 def _check_measurable(plan: Plan) -> None:
