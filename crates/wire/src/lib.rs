@@ -3,9 +3,11 @@
 //! - [`attributes`]: real-time attributes of flows as user properties of MQTT 5 packets.
 //! - [`mqtt`]: packets as an intermediary sees them.
 //! - [`quantity`]: numbers with a unit.
+//! - [`short`]: the numbers of measured messages that have no room for a header.
 //! - [`topic`]: topic names and filters.
 
 pub mod attributes;
 pub mod mqtt;
 pub mod quantity;
+pub mod short;
 pub mod topic;
