@@ -18,6 +18,7 @@ fn main() -> Result<(), Failure> {
         Some("broker") => {
             let ready = std::env::args().nth(2).ok_or("no ready file")?;
             Ok(broker(&BrokerConfig {
+                short_topics: Default::default(),
                 bind: [127, 0, 0, 1].into(),
                 port: 0,
                 ready_file: Some(ready.into()),

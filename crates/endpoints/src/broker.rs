@@ -4,11 +4,12 @@
 //! forwarded as they came; the crate adds the user property `x-mqtt-client-id` to every other MQTT 5 PUBLISH. It is meant to be a
 //! process of its own in its node's namespace: [`broker`] blocks until SIGTERM or SIGINT.
 
-use crate::wire::Header;
+use crate::wire::{HEADER_BYTES, Header};
 use mqtt5::broker::config::{AuthConfig, BrokerConfig as Settings, StorageBackend, StorageConfig};
 use mqtt5::broker::{BrokerEventHandler, ClientPublishEvent, MqttBroker, PublishAction};
 use mqtt5_protocol::packet::publish::PublishPacket;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -36,6 +37,9 @@ pub struct BrokerConfig {
     /// Where retained messages and sessions are kept on disk; nowhere if absent.
     #[serde(default)]
     pub storage_folder: Option<PathBuf>,
+    /// Topics of measured messages without room for a header: what has less than that on them is forwarded as it came, too.
+    #[serde(default)]
+    pub short_topics: BTreeSet<String>,
     /// Threads that serve clients; 1 has the least jitter on a small machine, 2 the most throughput.
     #[serde(default = "one")]
     pub workers: usize,
@@ -141,7 +145,9 @@ fn settings(config: &BrokerConfig, address: SocketAddr) -> Settings {
     };
     // $SYS topics would be traffic that nobody declared.
     Settings::default()
-        .with_event_handler(Arc::new(ForwardAsSent))
+        .with_event_handler(Arc::new(ForwardAsSent {
+            short_topics: config.short_topics.clone(),
+        }))
         .with_bind_address(address)
         .with_storage(storage)
         .with_auth(auth)
@@ -152,14 +158,20 @@ fn settings(config: &BrokerConfig, address: SocketAddr) -> Settings {
 /// The crate adds the publisher's identifiers as user properties before it forwards a message. No other broker does, and the
 /// sizes on the wire would depend on names. Measured messages (they carry no properties) are forwarded without any; messages of
 /// other programs keep theirs, which the event does not hold.
-struct ForwardAsSent;
+struct ForwardAsSent {
+    short_topics: BTreeSet<String>,
+}
 
 impl BrokerEventHandler for ForwardAsSent {
     fn on_client_publish<'a>(
         &'a self,
         event: ClientPublishEvent,
     ) -> Pin<Box<dyn Future<Output = PublishAction> + Send + 'a>> {
-        let is_measured = Header::read(&event.payload).is_some();
+        let is_measured = if event.payload.len() < HEADER_BYTES {
+            self.short_topics.contains(&*event.topic)
+        } else {
+            Header::read(&event.payload).is_some()
+        };
         Box::pin(std::future::ready(if is_measured {
             let mut packet =
                 PublishPacket::new(&*event.topic, event.payload, event.qos).with_retain(event.retain);

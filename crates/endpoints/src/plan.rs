@@ -189,7 +189,7 @@ pub struct Publication {
     pub qos: Qos,
     /// Number of the flow; stands in the payload and in the records.
     pub flow: u32,
-    /// Size of the payload; at least the 24 bytes of the measurement header.
+    /// Size of the payload, from 0; below the 24 bytes of the measurement header it has what fits of the sequence number.
     pub payload_bytes: u32,
     /// What stands behind the measurement header, cut or filled up to the payload's size; fill bytes where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -210,11 +210,23 @@ pub struct Subscription {
     /// Further flows that are expected here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_flows: Vec<u32>,
+    /// Those of them whose payload has no room for a header, by topic.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short: Vec<ShortFlow>,
     /// Number of the receiver; stands in the records.
     pub receiver: u32,
     /// User properties of SUBSCRIBE, in order (MQTT 5 alone).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub user_properties: Vec<(String, String)>,
+}
+
+/// Messages of one size, below that of the measurement header, on one topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShortFlow {
+    pub flow: u32,
+    pub topic: String,
+    pub payload_bytes: u32,
 }
 
 impl MqttRole {
@@ -319,6 +331,9 @@ pub struct UdpReceiver {
     pub interface: Option<Ipv4Addr>,
     /// The flow that is expected here (as for [`MqttRole::Subscribe`]).
     pub flow: u32,
+    /// Size of its payload where that has no room for a header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_bytes: Option<u32>,
     pub receiver: u32,
 }
 

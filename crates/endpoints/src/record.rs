@@ -7,10 +7,10 @@
 //! | 2 | u16 | flags: bit 0 MQTT duplicate flag; bit 1 sent: it had waited for room in the socket or at the broker |
 //! | 4 | u32 | flow |
 //! | 8 | u32 | receiver; 4294967295 unless received |
-//! | 12 | u32 | sequence |
+//! | 12 | u32 | sequence; of a received message below 24 bytes as far as order and low bytes tell ([`timebound_wire::short`]) |
 //! | 16 | u32 | size of the payload |
 //! | 20 | u32 | reserved, 0 |
-//! | 24 | i64 | nominal release; for received messages the send time that stood in the payload |
+//! | 24 | i64 | nominal release; for received messages the send time that stood in the payload (of one without room for it: `time`) |
 //! | 32 | i64 | time: sent = right before the write, received and acknowledged = when the packet was decoded |
 //!
 //! All little-endian, times in ns since the epoch of the run's clock. Records of a run that was cut off are whole but for the last.

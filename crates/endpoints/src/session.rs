@@ -32,6 +32,7 @@ pub(crate) enum Event<'a> {
     Message {
         qos: Qos,
         duplicate: bool,
+        topic: &'a [u8],
         payload: &'a [u8],
     },
     /// PUBACK or PUBCOMP for a message.
@@ -288,6 +289,7 @@ impl Session {
         let event = Event::Message {
             qos: view.qos,
             duplicate: view.duplicate,
+            topic: view.topic,
             payload: view.payload,
         };
         match (view.qos, view.packet_id) {

@@ -48,6 +48,7 @@ fn subscriber(qos: Qos) -> MqttRole {
         qos,
         flow: 7,
         more_flows: Vec::new(),
+        short: Vec::new(),
         receiver: 3,
         user_properties: Vec::new(),
     })

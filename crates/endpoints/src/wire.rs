@@ -10,16 +10,17 @@
 //! | 12 | u32 | reserved, 0 |
 //! | 16 | i64 | send time, ns since the epoch of the run's clock |
 //!
-//! All little-endian; then fill bytes up to the payload's size.
+//! All little-endian; then fill bytes up to the payload's size. Smaller payloads begin with what fits of their sequence number
+//! ([`timebound_wire::short`]).
 
 use crate::plan::{Protocol, Qos};
 use bytes::Buf;
 use mqtt5_protocol::encoding::{decode_variable_int, encoded_variable_int_len};
 use mqtt5_protocol::{FixedHeader, PacketType};
 use serde::Serialize;
+use timebound_wire::short;
 
-/// Size of the measurement header; no measured payload is smaller.
-pub const HEADER_BYTES: usize = 24;
+pub use timebound_wire::short::HEADER_BYTES;
 /// First four bytes of every measured payload.
 pub const MAGIC: u32 = 0x5442_4E44;
 /// What the rest of a measured payload is filled with.
@@ -35,11 +36,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Writes the header over the start of `payload`.
-    ///
-    /// # Panics
-    /// If `payload` is shorter than [`HEADER_BYTES`]; plans with such payloads are refused.
+    /// Writes the header over the start of `payload`, or of a payload without room for it what fits of the sequence number.
     pub fn write(&self, payload: &mut [u8]) {
+        if payload.len() < HEADER_BYTES {
+            short::write(self.sequence, payload);
+            return;
+        }
         payload[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         payload[4..8].copy_from_slice(&self.flow.to_le_bytes());
         payload[8..12].copy_from_slice(&self.sequence.to_le_bytes());

@@ -363,7 +363,7 @@ pub enum Protocol {
 
 /// The measurement header in the payload of a message: 16 bytes, little-endian: magic `0x54424E44`, flow u32, sequence u32,
 /// reserved u32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderPlan {
     /// Bytes from the start of a message on the wire (for MQTT: of its PUBLISH packet) to the header.
@@ -372,6 +372,20 @@ pub struct HeaderPlan {
     /// found wherever segment borders fall; while a message of other length passes (CONNECT, SUBACK) the header is looked for at
     /// `payload_offset` of each segment.
     pub message_bytes: u32,
+    /// Where messages have no room for a header: what is known of them. Over TCP they are then MQTT packets, found by their own lengths.
+    #[serde(default)]
+    pub short: Vec<ShortPlan>,
+}
+
+/// Messages that begin with what fits of their sequence number ([`timebound_wire::short`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShortPlan {
+    pub flow: u32,
+    pub payload_bytes: u32,
+    /// Of the PUBLISH packets that carry them; null for datagrams.
+    #[serde(default)]
+    pub topic: Option<String>,
 }
 
 /// A program in a node: in its network, with its host name, files and environment, within its limits (and in the sandbox's process namespace).

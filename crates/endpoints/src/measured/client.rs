@@ -84,7 +84,11 @@ impl<'p> Client<'p> {
         });
         let receiver = subscription.map(|subscription| {
             let expected = std::iter::once(subscription.flow).chain(subscription.more_flows.iter().copied());
-            ReceiverState::new(subscription.receiver, expected)
+            let mut receiver = ReceiverState::new(subscription.receiver, expected);
+            for short in &subscription.short {
+                receiver.expect_short(short.flow, short.topic.as_bytes(), short.payload_bytes);
+            }
+            receiver
         });
         let qos = publication.map_or_else(Default::default, |publication| publication.qos);
         Self {
@@ -191,11 +195,13 @@ impl<'p> Client<'p> {
                 Event::Message {
                     qos,
                     duplicate,
+                    topic,
                     payload,
                 } => {
                     if let Some(receiver) = receiver {
                         let message = Message {
                             payload,
+                            topic,
                             qos,
                             duplicate,
                             time_ns: clock.now_ns(),

@@ -4,7 +4,8 @@ use crate::arrivals::Arrivals;
 use crate::plan::Qos;
 use crate::record::{FLAG_DUPLICATE, Kind, Record, Recorder};
 use crate::summary::ReceiverSummary;
-use crate::wire::Header;
+use crate::wire::{HEADER_BYTES, Header};
+use timebound_wire::short::Follower;
 
 /// Flows beyond the expected ones that one receiver tells apart; messages of further ones (a broken or hostile sender) are foreign.
 const MOST_FLOWS: usize = 1024;
@@ -15,13 +16,26 @@ pub(super) struct ReceiverState {
     /// The expected flows first.
     flows: Vec<(u32, Arrivals)>,
     expected: usize,
+    short: Vec<Short>,
     foreign: u64,
+}
+
+/// A flow whose messages have no room for a header.
+#[derive(Debug)]
+struct Short {
+    flow: u32,
+    /// Empty where datagrams bring them.
+    topic: Box<[u8]>,
+    payload_bytes: usize,
+    follower: Follower,
 }
 
 /// One message as it was decoded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message<'a> {
     pub(super) payload: &'a [u8],
+    /// Empty for a datagram.
+    pub(super) topic: &'a [u8],
     pub(super) qos: Qos,
     pub(super) duplicate: bool,
     pub(super) time_ns: i64,
@@ -37,8 +51,35 @@ impl ReceiverState {
             receiver,
             expected: flows.len(),
             flows,
+            short: Vec::new(),
             foreign: 0,
         }
+    }
+
+    /// An expected flow is known by topic and size.
+    pub(super) fn expect_short(&mut self, flow: u32, topic: &[u8], payload_bytes: u32) {
+        self.short.push(Short {
+            flow,
+            topic: topic.into(),
+            payload_bytes: payload_bytes as usize,
+            follower: Follower::default(),
+        });
+    }
+
+    /// Where a payload has no room for a send time, the time of its arrival stands for it.
+    fn header(&mut self, message: &Message<'_>) -> Option<Header> {
+        if message.payload.len() >= HEADER_BYTES {
+            return Header::read(message.payload);
+        }
+        let is_it = |short: &&mut Short| {
+            short.payload_bytes == message.payload.len() && *short.topic == *message.topic
+        };
+        let short = self.short.iter_mut().find(is_it)?;
+        Some(Header {
+            flow: short.flow,
+            sequence: short.follower.read(message.payload),
+            sent_ns: message.time_ns,
+        })
     }
 
     /// Each expected flow with the number of its different messages that arrived.
@@ -49,7 +90,7 @@ impl ReceiverState {
     }
 
     pub(super) fn message(&mut self, message: &Message<'_>, recorder: &mut Recorder) {
-        let Some(header) = Header::read(message.payload) else {
+        let Some(header) = self.header(message) else {
             self.foreign += 1;
             return;
         };

@@ -102,11 +102,11 @@ impl<'p> UdpReceiverState<'p> {
                 action: "watch a socket",
                 source,
             })?;
-        Ok(Self {
-            plan,
-            state: ReceiverState::new(plan.receiver, [plan.flow]),
-            socket,
-        })
+        let mut state = ReceiverState::new(plan.receiver, [plan.flow]);
+        if let Some(bytes) = plan.short_bytes {
+            state.expect_short(plan.flow, &[], bytes);
+        }
+        Ok(Self { plan, state, socket })
     }
 
     pub(super) fn read(&mut self, core: &mut Core<'_>) {
@@ -116,6 +116,7 @@ impl<'p> UdpReceiverState<'p> {
                     let payload = &core.scratch[..bytes];
                     let message = Message {
                         payload,
+                        topic: &[],
                         qos: Qos::AtMostOnce,
                         duplicate: false,
                         time_ns: core.clock.now_ns(),

@@ -1,8 +1,9 @@
 //! What is known about each 5-tuple: its declared streams, its place in the TCP stream, and what it sent undeclared.
 
 use super::packet::{Ipv4, Key, TCP, UDP};
+use super::short::{self, Found};
 use crate::failure::Failure;
-use crate::plan::{HeaderPlan, MarkerPlan, Protocol};
+use crate::plan::{HeaderPlan, MarkerPlan, Protocol, ShortPlan};
 use crate::records::{CONTINUED, NO_PAYLOAD, RETRANSMISSION, SEQUENCED};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -52,7 +53,25 @@ struct Marker {
     data: u32,
     ack: u32,
     rewrite_dscp: bool,
-    header: Option<HeaderPlan>,
+    header: Option<Place>,
+    /// Position in [`Flows::short`].
+    short: Option<u32>,
+}
+
+/// Where headers stand in messages, and how long these are.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    payload_offset: u32,
+    message_bytes: u32,
+}
+
+impl From<&HeaderPlan> for Place {
+    fn from(plan: &HeaderPlan) -> Self {
+        Self {
+            payload_offset: plan.payload_offset,
+            message_bytes: plan.message_bytes,
+        }
+    }
 }
 
 /// Where one TCP direction stands.
@@ -82,6 +101,8 @@ struct Flow {
     tcp: TcpState,
     undeclared: Undeclared,
     retransmissions: u64,
+    /// Position in [`Flows::followed`].
+    short: Option<u32>,
 }
 
 /// Undeclared frames of one 5-tuple.
@@ -120,6 +141,10 @@ pub(crate) struct Flows {
     any: Table<Marker>,
     flows: Table<Flow>,
     overflow: Flow,
+    /// Of the markers of messages without room for a header.
+    short: Vec<Vec<ShortPlan>>,
+    /// Those 5-tuples that have come by, with the position of their marker there.
+    followed: Vec<(u32, short::Messages)>,
 }
 
 impl Flows {
@@ -135,6 +160,7 @@ impl Flows {
             .enumerate()
             .map(|(index, s)| (s.name.as_str(), StreamId::new(index).0))
             .collect();
+        let mut short = Vec::new();
         for (index, plan) in markers.iter().enumerate() {
             let bad = |why: String| Failure::internal(format!("plan: markers[{index}]"), why);
             let stream = |name: &Option<String>| match name {
@@ -144,15 +170,22 @@ impl Flows {
                     .copied()
                     .ok_or_else(|| bad(format!("no stream {name:?}"))),
             };
+            let shorts = plan.header.as_ref().map_or(&[][..], |header| &header.short);
+            let position = (!shorts.is_empty()).then(|| {
+                short.push(shorts.to_vec());
+                short.len() as u32 - 1
+            });
             let marker = Marker {
                 data: stream(&plan.data)?,
                 ack: stream(&plan.ack)?,
                 rewrite_dscp: plan.rewrite_dscp,
-                header: plan.header,
+                header: plan.header.as_ref().map(Place::from),
+                short: position,
             };
-            if plan
-                .header
-                .is_some_and(|header| header.message_bytes < header.payload_offset.saturating_add(16))
+            if position.is_none()
+                && marker
+                    .header
+                    .is_some_and(|header| header.message_bytes < header.payload_offset.saturating_add(16))
             {
                 return Err(bad("a message too small for its header".to_owned()));
             }
@@ -168,6 +201,8 @@ impl Flows {
             any,
             flows: Table::with_capacity_and_hasher(MOST_FLOWS, BuildHasherDefault::default()),
             overflow: fresh(None),
+            short,
+            followed: Vec::new(),
         })
     }
 
@@ -175,12 +210,24 @@ impl Flows {
     pub(crate) fn judge(&mut self, packet: &Ipv4<'_>, wire: u32) -> Judgement {
         if !self.flows.contains_key(&packet.key) && self.flows.len() < MOST_FLOWS {
             let marker = self.marker(packet.key);
-            self.flows.insert(packet.key, fresh(marker));
+            let mut flow = fresh(marker);
+            if let Some(position) = marker.and_then(|marker| marker.short) {
+                let before = self.followed.iter().rfind(|(of, _)| *of == position);
+                let messages = before.map_or_else(
+                    || short::Messages::new(&self.short[position as usize]),
+                    |(_, messages)| short::Messages::after(messages),
+                );
+                self.followed.push((position, messages));
+                flow.short = Some(self.followed.len() as u32 - 1);
+            }
+            self.flows.insert(packet.key, flow);
         }
-        self.flows
-            .get_mut(&packet.key)
-            .unwrap_or(&mut self.overflow)
-            .judge(packet, wire)
+        let flow = self.flows.get_mut(&packet.key).unwrap_or(&mut self.overflow);
+        let short = flow
+            .short
+            .and_then(|position| self.followed.get_mut(position as usize))
+            .map(|(_, messages)| messages);
+        flow.judge(packet, wire, short)
     }
 
     fn marker(&self, key: Key) -> Option<Marker> {
@@ -232,6 +279,7 @@ fn fresh(marker: Option<Marker>) -> Flow {
         tcp: TcpState::default(),
         undeclared: Undeclared::default(),
         retransmissions: 0,
+        short: None,
     }
 }
 
@@ -252,7 +300,7 @@ fn key(plan: &MarkerPlan) -> Key {
 }
 
 impl Flow {
-    fn judge(&mut self, packet: &Ipv4<'_>, wire: u32) -> Judgement {
+    fn judge(&mut self, packet: &Ipv4<'_>, wire: u32, short: Option<&mut short::Messages>) -> Judgement {
         let mut flags = 0;
         let bare = packet.tcp.is_some() && packet.payload.is_empty();
         if bare {
@@ -275,7 +323,9 @@ impl Flow {
             self.tcp
                 .follow(segment.sequence, segment.syn, packet.payload.len() as u32);
         }
-        if let Some(header) = self
+        if let Some(short) = short {
+            found = short.find(packet).into();
+        } else if let Some(header) = self
             .marker
             .and_then(|marker| marker.header)
             .filter(|_| !packet.payload.is_empty())
@@ -327,6 +377,16 @@ struct Headers {
     continued: bool,
 }
 
+impl From<Found> for Headers {
+    fn from(found: Found) -> Self {
+        Self {
+            first: found.first,
+            count: found.count,
+            continued: found.continued,
+        }
+    }
+}
+
 /// Flow and sequence of the header that starts at `at`, if one does.
 pub(crate) fn header_at(payload: &[u8], at: usize) -> Option<(u32, u32)> {
     let header = payload.get(at..at.checked_add(HEADER)?)?;
@@ -356,7 +416,7 @@ impl TcpState {
     }
 
     /// Headers in a segment: where the stream of messages of known length says they are, otherwise where they are found.
-    fn find(&mut self, sequence: u32, payload: &[u8], plan: HeaderPlan) -> Headers {
+    fn find(&mut self, sequence: u32, payload: &[u8], plan: Place) -> Headers {
         // A message has its header at least.
         let (offset, length) = (
             plan.payload_offset as usize,
@@ -466,7 +526,7 @@ mod tests {
     use super::super::packet::TcpSegment;
     use super::*;
 
-    const PLAN: HeaderPlan = HeaderPlan {
+    const PLAN: Place = Place {
         payload_offset: 10,
         message_bytes: 100,
     };
@@ -486,6 +546,7 @@ mod tests {
             ack: 4,
             rewrite_dscp: false,
             header: Some(PLAN),
+            short: None,
         }))
     }
 
@@ -516,11 +577,14 @@ mod tests {
         for number in 0..3 {
             let bytes = message(number);
             for part in bytes.chunks(40) {
-                let judged = flow.judge(&packet(KEY, at, part), 200);
+                let judged = flow.judge(&packet(KEY, at, part), 200, None);
                 assert_eq!((judged.sequence, judged.flags & SEQUENCED), (number, SEQUENCED));
                 at += part.len() as u32;
             }
-            assert_eq!(flow.judge(&packet(KEY, at, b"PRel"), 200).flags & SEQUENCED, 0);
+            assert_eq!(
+                flow.judge(&packet(KEY, at, b"PRel"), 200, None).flags & SEQUENCED,
+                0
+            );
             at += 4;
         }
     }
@@ -538,7 +602,7 @@ mod tests {
             // A first message is recognised where its header is in one segment.
             let (start, rest) = stream.split_at(whole);
             for segment in [&start[..33], &start[33..]].into_iter().chain(rest.chunks(size)) {
-                let judged = flow.judge(&packet(KEY, base, segment), 200);
+                let judged = flow.judge(&packet(KEY, base, segment), 200, None);
                 assert_eq!((judged.stream, judged.flags & RETRANSMISSION), (3, 0));
                 seen.extend((0..judged.messages).map(|more| judged.sequence + more));
                 base = base.wrapping_add(segment.len() as u32);
@@ -553,7 +617,7 @@ mod tests {
         let stream: Vec<u8> = (0..3).flat_map(message).collect();
         let (mut at, mut judged) = (1000, Vec::new());
         for cut in [0..60, 60..115, 115..220, 220..300] {
-            let judgement = flow.judge(&packet(KEY, at, &stream[cut.clone()]), 200);
+            let judgement = flow.judge(&packet(KEY, at, &stream[cut.clone()]), 200, None);
             judged.push((
                 judgement.sequence,
                 judgement.messages,
@@ -573,30 +637,36 @@ mod tests {
     fn a_continued_message_keeps_its_number() {
         let mut flow = flow();
         let bytes = message(5);
-        assert_eq!(flow.judge(&packet(KEY, 1000, &bytes[..60]), 200).messages, 1);
-        let judged = flow.judge(&packet(KEY, 1060, &bytes[60..]), 200);
+        assert_eq!(
+            flow.judge(&packet(KEY, 1000, &bytes[..60]), 200, None).messages,
+            1
+        );
+        let judged = flow.judge(&packet(KEY, 1060, &bytes[60..]), 200, None);
         assert_eq!(
             (judged.sequence, judged.messages, judged.flags),
             (5, 0, SEQUENCED | CONTINUED)
         );
-        assert_eq!(flow.judge(&packet(KEY, 1100, &message(6)), 200).sequence, 6);
+        assert_eq!(flow.judge(&packet(KEY, 1100, &message(6)), 200, None).sequence, 6);
     }
 
     #[test]
     fn repeated_segments_are_retransmissions_and_still_have_their_number() {
         let mut flow = flow();
         for sequence in 0..3 {
-            flow.judge(&packet(KEY, 1000 + 100 * sequence, &message(sequence)), 200);
+            flow.judge(&packet(KEY, 1000 + 100 * sequence, &message(sequence)), 200, None);
         }
-        let judged = flow.judge(&packet(KEY, 1100, &message(1)), 200);
+        let judged = flow.judge(&packet(KEY, 1100, &message(1)), 200, None);
         assert_eq!((judged.flags, judged.sequence), (RETRANSMISSION | SEQUENCED, 1));
         assert_eq!(flow.retransmissions, 1);
-        assert_eq!(flow.judge(&packet(KEY, 1300, &message(3)), 200).flags, SEQUENCED);
+        assert_eq!(
+            flow.judge(&packet(KEY, 1300, &message(3)), 200, None).flags,
+            SEQUENCED
+        );
     }
 
     #[test]
     fn bare_segments_are_acknowledgements() {
-        let judged = flow().judge(&packet(KEY, 1, &[]), 84);
+        let judged = flow().judge(&packet(KEY, 1, &[]), 84, None);
         assert_eq!((judged.stream, judged.flags), (4, NO_PAYLOAD));
     }
 }

@@ -16,6 +16,7 @@ mod outlet;
 mod packet;
 mod pool;
 mod receive;
+mod short;
 mod switches;
 mod tap;
 mod wire;
