@@ -28,6 +28,9 @@ def main() -> int:
     broker = roles.add_parser("broker")
     broker.add_argument("--bind", default="127.0.0.1")
     broker.add_argument("--port", type=int, default=1883)
+    broker.add_argument(
+        "--short", action="append", default=[], help="topic of measured messages without room for a header"
+    )
     bridges = roles.add_parser("bridges")
     bridges.add_argument("--to", action="append", required=True, help="ADDRESS:PORT of a listener")
     bridges.add_argument("--ready", type=Path, required=True, help="file to write once all connections stand")
@@ -64,7 +67,13 @@ def main() -> int:
     from timebound import _core
 
     # Anonymous clients are welcome: the broker's network is the run's own and has no way out.
-    return _core.broker(json.dumps({"bind": arguments.bind, "port": arguments.port, "allow_anonymous": True}))
+    settings = {
+        "bind": arguments.bind,
+        "port": arguments.port,
+        "allow_anonymous": True,
+        "short_topics": arguments.short,
+    }
+    return _core.broker(json.dumps(settings))
 
 
 def wait_for_bridges(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from timebound.engine import runs
 from timebound.engine.predict import predict
 from timebound.engine.progress import SILENT
 from timebound.engine.simulate import simulate
-from timebound.scenario import ScenarioError, load
+from timebound.scenario import load
 from timebound.stacks import build_plan
 
 SCENARIO = """
@@ -53,11 +50,10 @@ def test_a_small_message_is_carried_by_mqtt_and_never_later_than_its_bound(size:
     assert frames[1][0] == frames[0][0] + 1
 
 
-def test_what_an_emulation_cannot_measure_is_said_with_its_place_before_anything_starts(tmp_path: Path) -> None:
-    scenario = load(SCENARIO.format(size=16, stack="udp"))
-    with pytest.raises(ScenarioError) as caught:
-        runs.run(scenario, tmp_path / "run", {"emulate"})
-    (problem,) = caught.value.problems
-    assert (problem.path, problem.line) == ("flows[1].size_bytes", 9)
-    assert "16 B" in problem.message and "predict" in problem.hint
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize("size", [0, 23])
+def test_small_messages_are_emulated(size: int) -> None:
+    for stack in ("udp", "{mqtt: {broker: b}}"):
+        plan = build_plan(load(SCENARIO.format(size=size, stack=stack)))
+        assert plan.unemulated is None
+        known = {short.payload_bytes for marker in plan.markers for short in marker.short}
+        assert known == {size}

@@ -131,3 +131,25 @@ def test_what_a_source_that_broke_its_word_brought_about_is_no_worst_case_of_the
     }
     caption = _caption({"flows": [shown]}, 0, "")
     assert "in the run" in caption and "less regularly than declared" in caption
+
+
+@pytest.mark.parametrize(("qos", "deadline"), [(0, ", deadline: 20 ms"), (1, ""), (0, "")])
+def test_messages_that_could_not_be_told_apart_are_not_called_met(tmp_path: Path, qos: int, deadline: str) -> None:
+    text = TEXT.replace("size: 64 B", "size: 0 B").replace(", deadline: 20 ms, priority: 6", f"{deadline}, qos: {qos}")
+    prediction = predict(plan_of(load(written(tmp_path, "{mqtt: {broker: h2}}", text=text))))
+    flow = prediction.plan.scenario.flows[0]
+    for guesses in ({}, {("alarm", "h3"): "which ones is a guess"}):
+        measured: Any = SimpleNamespace(guesses=guesses)
+        entry = _Entry(Results(prediction, None, measured), flow, "h3", {}, {}, {}, by_method(prediction), [], True, {})
+        figures = {
+            "deadline_us": 20_000.0 if deadline else None,
+            "lost": 0,
+            "risk": None,
+            "late": 0,
+            "late_by": None,
+            "exceeded_by": [],
+        }
+        told = figures | {"received": 20, "decides": False, "end_to_end_us": {"bound": 1_000.0}}
+        is_required = bool(qos or deadline)
+        assert entry.verdict(told) == ("unmeasured" if guesses and is_required else "met")
+        assert told["decides"] == bool(guesses and is_required)

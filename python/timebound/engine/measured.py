@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from timebound.engine import observed, records
+from timebound.engine import observed, records, short
 from timebound.engine.answers import answers
 from timebound.engine.late import with_causes
 from timebound.engine.observed import Arrivals
@@ -42,6 +42,8 @@ class Measured:
     """The emulator's own error over time: `lateness.csv` (crates/live/src/history.rs)."""
     answers: list[dict[str, Any]] = field(default_factory=list)
     """Of the controller, to the clients of flows (`engine.answers`)."""
+    guesses: short.Guesses = field(default_factory=dict)
+    """What is not certain of messages without room for a number."""
 
     def unsent(self, plan: Plan) -> Counter[str]:
         """Messages of each flow that were released while their client had no connection to send them on. A publisher that was told to stop, or to
@@ -75,13 +77,13 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
     plan = prediction.plan
     warm_up = plan.scenario.run.warm_up_ns
     frames = observed.name_streams(plan, records.read_frames(folder / "frames.bin"))
+    endpoints = records.read_messages(folder / "endpoints.bin")
+    frames, endpoints, guesses = short.resolve(plan, frames, endpoints)
     arrivals = observed.arrivals(plan, prediction.streams, frames)
     worst = observed.worst_latencies(frames)
     delivered = pl.when(pl.col("delivered_ns") < 0).then(None).otherwise(pl.col("delivered_ns") - warm_up)
     frames = frames.with_columns(pl.col("ingress_ns") - warm_up, delivered.alias("delivered_ns"))
-    endpoints = records.read_messages(folder / "endpoints.bin").with_columns(
-        pl.col("nominal_ns") - warm_up, pl.col("time_ns") - warm_up
-    )
+    endpoints = endpoints.with_columns(pl.col("nominal_ns") - warm_up, pl.col("time_ns") - warm_up)
     nodes = _nodes(folder / "nodes.csv", warm_up)
     told = {order["node"] for order in live.get("lifecycle") or []}
     return Measured(
@@ -99,6 +101,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         nodes=nodes,
         links=_links(folder / "ports.csv", warm_up),
         precision=_precision(folder / "lateness.csv", warm_up),
+        guesses=guesses,
         answers=answers(folder, {flow.topic: flow.name for flow in plan.scenario.flows if flow.asks}, warm_up, live),
     )
 

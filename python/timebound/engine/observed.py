@@ -134,7 +134,8 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
 
     if frames.is_empty():
         return {}
-    sizes = {m.data: m.header[1] for m in plan.markers if m.data is not None and m.header is not None}
+    # An empty datagram has no bytes to count by: each is a release.
+    sizes = {m.data: m.header[1] for m in plan.markers if m.data is not None and m.header is not None and m.header[1]}
     rows = [
         (
             stream.name,

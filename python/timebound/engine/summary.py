@@ -118,6 +118,7 @@ def summarise(results: Results) -> dict[str, Any]:
                 *plan.notes,
                 *effort_notes(prediction.looked_at),
                 *joined_notes(flows),
+                *([] if measured is None else measured.guesses.values()),
                 *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None),
             ],
         },
@@ -452,6 +453,11 @@ class _Entry:
         if entry["end_to_end_us"]["bound"] is None:
             return "unbounded"
         if self.results.measured is not None and entry["received"] is None and not self._is_seen(entry):
+            return "unmeasured"
+        measured = self.results.measured
+        if is_owed and measured is not None and (self.flow.name, self.receiver) in measured.guesses:
+            # Any of its messages may have been another one, late or lost.
+            entry["decides"] = True
             return "unmeasured"
         return "met"
 

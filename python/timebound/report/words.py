@@ -27,7 +27,7 @@ HEADLINE = {
     "violated": "Violated: a latency lies above its bound",
     "disturbed": "Disturbed: this machine could not measure precisely enough",
     "unbounded": "Unbounded: no finite worst case exists",
-    "unmeasured": "Unmeasured: not every flow had a message in the measured time",
+    "unmeasured": "Unmeasured: not every flow had a message in the measured time, or messages could not be told apart",
     "failed": "Failed: the emulation, or a program of it, did not reach its end",
 }
 

@@ -47,7 +47,7 @@ class Flow(Shape):
     to: NodeNames = Field(description="receiving hosts", examples=[["h5", "h10"]])
     topic: str | None = Field(default=None, description="topic; default: the flow's name", examples=["plant/alpha"])
     size: Size = Field(
-        description="payload of one message, from 0 B; headers come on top (an emulation measures messages from 24 B on)",
+        description="payload of one message, from 0 B; headers come on top",
         examples=["1446 B"],
     )
     period: TimeRange | None = Field(

@@ -89,10 +89,13 @@ def _note_unknown_senders(plan: Plan) -> None:
 
 
 def _check_measurable(plan: Plan) -> None:
-    """Messages are told apart by what their payload begins with; an emulation cannot measure those without room for it."""
+    """Groups of managers share an address between flows: what goes to one is told apart by its measurement header alone."""
     for index, flow in enumerate(plan.scenario.flows):
-        if flow.size_bytes < MEASUREMENT_HEADER_BYTES and plan.unemulated is None:
-            plan.unemulated = f"an emulation cannot measure messages of {flow.size_bytes} B: its measurement header takes {MEASUREMENT_HEADER_BYTES} B of each"
+        if flow.size_bytes < MEASUREMENT_HEADER_BYTES and plan.groups and plan.unemulated is None:
+            plan.unemulated = (
+                f"an emulation cannot measure messages of {flow.size_bytes} B that managers multicast: what goes to a group is known by "
+                f"the measurement header of {MEASUREMENT_HEADER_BYTES} B alone"
+            )
             plan.unemulated_at = f"flows[{index}].size_bytes"
 
 

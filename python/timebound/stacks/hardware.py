@@ -70,7 +70,7 @@ def _widen(marker: Marker, external: dict[str, str]) -> Marker:
     """A device's own port is any port, and its messages bear no header of ours."""
     if marker.source in external:
         own = marker.protocol == "tcp" and marker.source_port is not None and marker.source_port < _server_ports(marker)
-        marker = replace(marker, source_port=marker.source_port if own else None, header=None)
+        marker = replace(marker, source_port=marker.source_port if own else None, header=None, short=())
     if marker.destination in external and marker.protocol == "tcp":
         own = marker.destination_port is not None and marker.destination_port < _server_ports(marker)
         marker = replace(marker, destination_port=marker.destination_port if own else None)

@@ -224,6 +224,7 @@ def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge], bind: str, p
     name = f"broker-{broker.node}"
     if broker.program == "embedded":
         argv = [sys.executable, "-m", "timebound.node", "broker", "--bind", bind, "--port", str(port)]
+        argv += [word for topic in _short_topics(plan) for word in ("--short", topic)]
     else:
         configuration = f"{name}.conf"
         lines = mosquitto_configuration([port, *(b.port for b in bridges if b.target == broker.node)], bind)
@@ -241,6 +242,12 @@ def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge], bind: str, p
             "ready": {"tcp_port": port, "timeout_ms": 15_000},
         }
     )
+
+
+def _short_topics(plan: Plan) -> list[str]:
+    """Topics of the messages that have no room for a measurement header."""
+    known = [short for marker in plan.markers for short in marker.short]
+    return sorted({short.topic for short in known if short.topic is not None})
 
 
 def _await_bridges(plan: Plan, node: str, bridges: list[_Bridge]) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from timebound.scenario.model import Broker, Flow, MqttStack
 from timebound.stacks import release
 from timebound.stacks.joined import Packets
-from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream
+from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream, short
 from timebound.stacks.shared import FROM_RECEIVER, FROM_SENDER, SharedConnection, SharedDirection
 from timebound.stacks.stages import Crossing, Packet, Stage, Step, Waiting, Working
 from timebound.stacks.transport import Carried
@@ -161,6 +161,7 @@ class Connection:
                 "filter": self.topic,
                 "qos": flow.qos,
                 "flow": self.leg,
+                "short": [known.plan() for known in short(self.leg, flow.size_bytes, self.topic)],
                 "receiver": plan.host_numbers()[receiver],
             },
         )
@@ -530,6 +531,7 @@ class Connection:
                 ack={0: f"{name}/keep-alive-there", 1: f"{name}/puback/ack", 2: f"{name}/pubrec/ack"}[qos],
                 control={0: f"{name}/keep-alive-there", 1: None, 2: f"{name}/pubrel"}[qos],
                 header=(offset, size),
+                short=short(self.leg, self.flow.size_bytes, self.topic),
                 rewrite_dscp=not towards_broker and not self.stack.reserved,
                 join=joins.get(sender),
             )

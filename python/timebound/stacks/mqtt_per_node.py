@@ -12,7 +12,7 @@ from typing import Literal
 
 from timebound.scenario.model import Broker, Flow, MqttStack
 from timebound.stacks import release
-from timebound.stacks.plan import Marker, Plan, PlanError, Segment, Stream
+from timebound.stacks.plan import Marker, Plan, PlanError, Segment, Short, Stream, short
 from timebound.stacks.stages import Crossing, Stage, Working
 from timebound.stacks.transport import Carried
 from timebound.stacks.wire import (
@@ -130,7 +130,9 @@ def _lay_client(plan: Plan, stack: MqttStack, client: _Client, topics: dict[str,
                     release={"kind": "poisson", "mean_gap_ns": mean_gap, "frame_bytes": frame},
                 ),
             )
-        _mark(plan, client, direction, port, size)
+        sent = client.publishes if direction == "up" else client.receives
+        shorts = tuple(known for _, flow, leg in sent for known in short(leg, flow.size_bytes, topics[flow.name]))
+        _mark(plan, client, direction, port, size, shorts)
     if len(client.receives) > 1:
         plan.shared.add(f"{client.name}/down")
 
@@ -154,6 +156,11 @@ def _role(plan: Plan, client: _Client, topics: dict[str, str]) -> dict[str, obje
             "qos": max(flow.qos for _, flow, _ in client.receives),
             "flow": legs[0],
             "more_flows": legs[1:],
+            "short": [
+                known.plan()
+                for _, flow, leg in client.receives
+                for known in short(leg, flow.size_bytes, topics[flow.name])
+            ],
             "receiver": plan.host_numbers()[client.node],
         }
     if publish and subscribe:
@@ -206,7 +213,9 @@ def _mean_gap(flows: list[Flow]) -> int:
     return max(1, round(1 / sum(1 / max(gap, 1.0) for gap in gaps)))
 
 
-def _mark(plan: Plan, client: _Client, direction: str, port: int, size: tuple[int, int] | None) -> None:
+def _mark(
+    plan: Plan, client: _Client, direction: str, port: int, size: tuple[int, int] | None, shorts: tuple[Short, ...]
+) -> None:
     ours, theirs = (plan.addresses[client.node], port), (plan.addresses[client.broker.node], client.broker.port)
     source, destination = (ours, theirs) if direction == "up" else (theirs, ours)
     name = f"{client.name}/{direction}"
@@ -221,6 +230,7 @@ def _mark(plan: Plan, client: _Client, direction: str, port: int, size: tuple[in
             ack=f"{name}-ack",
             control=f"{name}-control" if size is not None else None,
             header=None if size is None else (size[1], size[0]),
+            short=shorts,
             rewrite_dscp=True,
             join=(client.name, f"{name}-join") if client.start_ns else None,
         )

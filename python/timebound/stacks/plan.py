@@ -10,7 +10,14 @@ from timebound.scenario.model_media import TokenBucket
 from timebound.stacks.joined import Joined, Packets
 from timebound.stacks.stages import Packet, Stage
 from timebound.stacks.transport import Carried, Carrier, Way
-from timebound.stacks.wire import IPV4_HEADER, LARGEST_DATAGRAM, LEAST_TCP_MTU, TCP_HEADER, UDP_HEADER
+from timebound.stacks.wire import (
+    IPV4_HEADER,
+    LARGEST_DATAGRAM,
+    LEAST_TCP_MTU,
+    MEASUREMENT_HEADER_BYTES,
+    TCP_HEADER,
+    UDP_HEADER,
+)
 
 Role = Literal["data", "ack", "control", "background"]
 
@@ -138,6 +145,25 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Short:
+    """Messages whose payload has no room for a measurement header: known by what brings them, and numbered by what fits (crates/wire/src/short.rs)."""
+
+    flow: int
+    payload_bytes: int
+    topic: str | None = None
+    """`None` for datagrams."""
+
+    def plan(self) -> dict[str, Any]:
+        """The JSON of `ShortPlan`."""
+        return {"flow": self.flow, "payload_bytes": self.payload_bytes, "topic": self.topic}
+
+
+def short(flow: int, payload_bytes: int, topic: str | None = None) -> tuple[Short, ...]:
+    """What there is to know of such messages; nothing of those with room."""
+    return (Short(flow, payload_bytes, topic),) if payload_bytes < MEASUREMENT_HEADER_BYTES else ()
+
+
+@dataclass(frozen=True, slots=True)
 class Marker:
     """A 5-tuple in one direction and the streams whose frames it carries.
 
@@ -155,6 +181,8 @@ class Marker:
     control: str | None = None
     header: tuple[int, int] | None = None
     """(bytes from the start of a message to the measurement header, bytes of one message)."""
+    short: tuple[Short, ...] = ()
+    """Of the messages without room for one."""
     rewrite_dscp: bool = False
     join: tuple[str, str] | None = None
     """(connection, stream of this direction) of the frames with which a client joins during the run: all before the first
@@ -162,7 +190,13 @@ class Marker:
 
     def plan(self) -> dict[str, Any]:
         """The JSON of `MarkerPlan`."""
-        header = None if self.header is None else {"payload_offset": self.header[0], "message_bytes": self.header[1]}
+        header = None
+        if self.header is not None:
+            header = {
+                "payload_offset": self.header[0],
+                "message_bytes": self.header[1],
+                "short": [short.plan() for short in self.short],
+            }
         return {
             "source": self.source,
             "destination": self.destination,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from timebound.scenario.model import UdpStack
 from timebound.stacks import release
-from timebound.stacks.plan import Marker, Plan, Segment, Stream
+from timebound.stacks.plan import Marker, Plan, Segment, Stream, short
 from timebound.stacks.stages import Crossing, Stage
 from timebound.stacks.wire import udp_frames
 
@@ -62,6 +62,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                     destination_port=port,
                     data=name,
                     header=(0, flow.size_bytes),
+                    short=short(leg, flow.size_bytes),
                 )
             )
             plan.udp.append(
@@ -90,6 +91,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                         "port": port,
                         "interface": plan.addresses[receiver],
                         "flow": leg,
+                        "short_bytes": flow.size_bytes if short(leg, flow.size_bytes) else None,
                         "receiver": hosts[receiver],
                     }
                 )
