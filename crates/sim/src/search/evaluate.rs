@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use super::moments::Moment;
 use super::phasing::{Phasing, Planned};
-use super::scene::Scene;
+use super::scene::{Actor, Scene};
 use crate::source::{Released, Source};
 use crate::tally::frame_of;
 use std::sync::Arc;
@@ -12,8 +12,11 @@ use timebound_model::{NodeId, PortId, StreamId, Time, WireBytes};
 
 /// Steps in which an evaluation waits for the target, in parts of the time that it is expected to need.
 const STEPS: u64 = 64;
-/// Releases of all streams that promise nothing, in an evaluation.
+/// Releases of each stream that promises nothing, in an evaluation.
 const MOST_OTHERS: usize = 1 << 14;
+/// Releases in an evaluation of a target without a bound, and as many again that jitter without a limit lets come in one instant. Its queue may
+/// grow for ever: then a longer evaluation finds more each time, says nothing new, and takes minutes.
+const MOST_UNBOUNDED: u64 = 1 << 12;
 /// No frame is on its way for ever, but outages can make it seem so.
 const MOST_STEPS: u32 = 1 << 12;
 
@@ -221,6 +224,10 @@ pub(super) struct Evaluator<'a> {
     expected: u64,
     /// No more than this, as an analysis says.
     longest: u64,
+    /// However much was found, as much time as this is enough.
+    enough: u64,
+    /// Releases of an actor beyond those whose turn comes in that time.
+    burst: u64,
     /// Per stream of the scene the least time from a release to an effect on the target's last queue.
     remaining: Vec<u64>,
 }
@@ -247,6 +254,13 @@ impl<'a> Evaluator<'a> {
             true => vec![0; scene.network.streams.len()],
             false => scene.remaining.clone(),
         };
+        let (enough, burst) = match longest {
+            u64::MAX => (
+                time_of(MOST_UNBOUNDED, &scene.actors).max(scene.span),
+                MOST_UNBOUNDED / scene.actors.len().max(1) as u64 + 1,
+            ),
+            _ => (u64::MAX, u64::MAX),
+        };
         Self {
             scene,
             machine: Machine::new(scene).filter(|_| !changes),
@@ -259,6 +273,8 @@ impl<'a> Evaluator<'a> {
             name: StreamName::new("phasing", "lateness"),
             expected: scene.span.min(longest),
             longest,
+            enough,
+            burst,
             remaining,
         }
     }
@@ -275,7 +291,8 @@ impl<'a> Evaluator<'a> {
             .saturating_mul(4);
         self.expected = (latency + latency / 4)
             .saturating_add(slack)
-            .min(self.scene.span.min(self.longest).max(latency));
+            .min(self.scene.span.min(self.longest).max(latency))
+            .min(self.enough);
     }
 
     /// Simulates the phasing; what it says about the target goes to `finding`, whose memory is used again. Broken off by `stop`, it
@@ -286,7 +303,14 @@ impl<'a> Evaluator<'a> {
         let own =
             u64::from(phasing.releases.saturating_sub(1)).saturating_mul(self.scene.actors[0].pattern.period);
         let end = origin.saturating_add(self.expected).saturating_add(own);
-        phasing.plan(self.scene, (end, &self.remaining), self.name, &mut self.planned);
+        let most = (self.enough, self.burst);
+        phasing.plan(
+            self.scene,
+            (end, &self.remaining),
+            most,
+            self.name,
+            &mut self.planned,
+        );
         let sources = self.list_others(phasing, origin, end);
         let mut machine = self.machine.take();
         let actors = &self.scene.actors;
@@ -400,6 +424,10 @@ impl<'a> Evaluator<'a> {
         let scene = self.scene;
         self.unplanned.clear();
         let mut sources = Vec::with_capacity(scene.others.len());
+        let most = match self.burst {
+            u64::MAX => MOST_OTHERS,
+            _ => MOST_UNBOUNDED as usize / scene.others.len().max(1) + 1,
+        };
         for (which, &stream) in (0u32..).zip(&scene.others) {
             let source = Source::new(&scene.network.streams[stream.index()], phasing.seed);
             let frames = source.frames().to_vec();
@@ -407,7 +435,7 @@ impl<'a> Evaluator<'a> {
             // Their patterns start at zero: early enough to be under way when the target comes.
             let start = origin.saturating_sub(2 * scene.span);
             let releases = source
-                .take(if frames.is_empty() { 0 } else { MOST_OTHERS })
+                .take(if frames.is_empty() { 0 } else { most })
                 .map(|released| Time(released.actual.0.saturating_add(start)))
                 .take_while(|at| at.0 < end);
             self.unplanned.extend(releases.map(|at| (at, which)));
@@ -418,6 +446,13 @@ impl<'a> Evaluator<'a> {
     }
 }
 
+/// How long these take for so many releases together.
+fn time_of(releases: u64, actors: &[Actor]) -> u64 {
+    let again = actors.iter().filter(|actor| !actor.pattern.once);
+    let per_nanosecond: f64 = again.map(|actor| 1.0 / actor.pattern.period.max(1) as f64).sum();
+    (releases as f64 / per_nanosecond) as u64
+}
+
 #[cfg(test)]
 impl Evaluator<'_> {
     pub(super) fn has_machine(&self) -> bool {
@@ -426,6 +461,11 @@ impl Evaluator<'_> {
 
     pub(super) fn saw_a_tie(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.tie)
+    }
+
+    /// Releases of the last evaluation.
+    pub(super) fn planned(&self) -> usize {
+        self.planned.len() + self.unplanned.len()
     }
 
     /// Everything by the fabric, also what is plain enough for the machine.

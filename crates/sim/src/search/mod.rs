@@ -15,6 +15,8 @@ mod machine;
 mod moments;
 mod moves;
 #[cfg(test)]
+mod overload;
+#[cfg(test)]
 mod parity;
 mod phasing;
 mod relevance;

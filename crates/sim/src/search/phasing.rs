@@ -60,11 +60,12 @@ impl Phasing {
     }
 
     /// All releases that can matter to what is in the target's last queue until `end`, in the order in which they enter; `remaining` as in
-    /// [`Scene`].
+    /// [`Scene`]. Of each actor no more than have their turn in a time, and so many others.
     pub(super) fn plan(
         &self,
         scene: &Scene,
         (end, remaining): (u64, &[u64]),
+        (enough, burst): (u64, u64),
         name: StreamName,
         planned: &mut Vec<Planned>,
     ) {
@@ -74,7 +75,7 @@ impl Phasing {
             let most = match index {
                 0 => self.releases as usize,
                 _ if actor.pattern.once => 1,
-                _ => usize::MAX,
+                _ => (enough / actor.pattern.period.max(1)).saturating_add(burst) as usize,
             };
             // The target's own are always due, however long they take.
             let end = match index {
