@@ -31,7 +31,7 @@ def plant(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_interrupted_in_the_search_it_says_so(plant: str) -> None:
+def test_interrupted_in_the_search_nothing_was_shown_of_what_it_had_found(plant: str) -> None:
     command = [sys.executable, "-c", "from timebound.cli import main; main()", "simulate", plant, "--search", "60 s"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -41,8 +41,23 @@ def test_interrupted_in_the_search_it_says_so(plant: str) -> None:
             assert line, told
             told += line
         process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=30)
-    assert process.returncode == 130 and rest.splitlines()[-1] == "interrupted", rest
+        table, rest = process.communicate(timeout=30)
+    assert process.returncode == 130 and "The search for worst cases was interrupted after" in rest, rest
+    assert "pressure" in table and "none" not in table, "the plain run is over when the search begins"
+
+
+def test_interrupted_in_the_search_a_run_emulated_nothing_and_kept_what_was_found(
+    plant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("timebound.engine.core.Network.search", interrupt)
+    assert execute(["run", plant, "-o", str(tmp_path / "out"), "--quiet"]) == 130
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["search_interrupted"] == 0 and summary["flows"][0]["simulated_max_us"] > 0
+    assert summary["precision"]["verdict"] != "good" and summary["flows"][0]["latency_us"] is None
+    assert "was interrupted after 0 evaluations" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_predict_prints_json_and_nothing_else(plant: str, capsys: pytest.CaptureFixture[str]) -> None:

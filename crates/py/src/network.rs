@@ -4,7 +4,7 @@ use crate::assign::{self, AssignOptions};
 use crate::comparison::ComparisonOptions;
 use crate::explain::ExplainOptions;
 use crate::options::{BoundsOptions, SearchOptions, SimulateOptions};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -158,6 +158,7 @@ impl Network {
         let options: SearchOptions = serde_json::from_str(options).map_err(invalid)?;
         let total = options.evaluations.max(1) as f64;
         let limit = options.limit_ns.map(Duration::from_nanos);
+        let keep = options.keep;
         let options = options.resolve(&self.model).map_err(invalid)?;
         let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let mut raised = None;
@@ -191,11 +192,26 @@ impl Network {
             })
         });
         match (raised, found) {
+            (Some(error), Ok(found)) if keep && error.is_instance_of::<PyKeyboardInterrupt>(py) => {
+                let interrupted = true;
+                json(&Searched { found, interrupted })
+            }
             (Some(error), _) => Err(error),
-            (None, Ok(found)) => json(&found),
+            (None, Ok(found)) => {
+                let interrupted = false;
+                json(&Searched { found, interrupted })
+            }
             (None, Err(panic)) => std::panic::resume_unwind(panic),
         }
     }
+}
+
+/// What a search found, and whether an interrupt ended it.
+#[derive(Serialize)]
+struct Searched {
+    #[serde(flatten)]
+    found: timebound_sim::Found,
+    interrupted: bool,
 }
 
 /// An analysis without its hops.

@@ -144,6 +144,9 @@ pub(crate) struct SearchOptions {
     /// Ends the search after so long, if it has not ended before.
     #[serde(default)]
     pub(crate) limit_ns: Option<u64>,
+    /// An interrupt ends it with what was found until then, in place of an exception.
+    #[serde(default)]
+    pub(crate) keep: bool,
     seed: u64,
     #[serde(default)]
     schedule: Vec<ChangeOptions>,

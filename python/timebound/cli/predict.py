@@ -140,7 +140,7 @@ def figures(
     """Computes the parts without emulation; a folder is written only when asked for."""
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
-    from timebound.engine.summary import effort_notes, joined_notes
+    from timebound.engine.summary import effort_notes, interrupted_notes, joined_notes
 
     _check_force(output, force=force)
     scenario = open_scenario(name, settings)
@@ -157,7 +157,8 @@ def figures(
         print_flows(summary, written=output is not None)
         if ports:
             predict_explain.print_ports(summary, everything(written=output is not None))
-    for note in [*effort_notes(summary.get("looked_at")), *joined_notes(summary["flows"])]:
+    notes = [*effort_notes(summary.get("looked_at")), *joined_notes(summary["flows"])]
+    for note in [*notes, *interrupted_notes(summary.get("search_interrupted"))]:
         stderr(note)
     if output is not None:
         stderr(f"report: {Path(output) / 'report.html'}")

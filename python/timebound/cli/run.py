@@ -90,6 +90,7 @@ def execute(
     from timebound.engine import runs
     from timebound.engine.certificate import one_line
     from timebound.engine.programs import failed_words
+    from timebound.engine.summary import interrupted_notes
 
     scenario = open_scenario(name, settings)
     if "emulate" in parts:
@@ -113,6 +114,8 @@ def execute(
     if done.failure is not None:
         stderr(f"error: the emulation ended early: {done.failure}" + (f"\n  = hint: {done.hint}" if done.hint else ""))
         stderr(f"What it had measured is kept in {done.folder}.")
+    for note in interrupted_notes(done.summary.get("search_interrupted")):
+        stderr(note)
     for entry in done.summary.get("failed_programs", []):
         stderr(f"program failed: {failed_words(entry)}")
     for violation in done.summary["violations"][:10]:

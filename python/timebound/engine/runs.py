@@ -135,7 +135,8 @@ def run(
         place.write("scenario.yaml", scenario.to_yaml())
     folders.write_json(folder / "plan.json", prediction.network.declaration)
     emulation: Emulation | None = None
-    if "emulate" in parts:
+    interrupted = results.simulation is not None and results.simulation.is_interrupted
+    if "emulate" in parts and not interrupted:
         pair = None if machine is None else _meet(results, machine, progress)
         emulation = _emulate(results, folder, progress, rootless=rootless, take_interfaces=take_interfaces, pair=pair)
     progress.step("report", "writing the report")
@@ -182,6 +183,8 @@ def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:
 
     A program that dies while the run measures is no fault of the host: 1.
     """
+    if "search_interrupted" in summary:
+        return EXIT_INTERRUPTED
     if emulation is not None:
         unable = emulation.status in (EXIT_HOST, EXIT_DISTURBED) and not emulation.measuring
         if emulation.status == EXIT_INTERRUPTED or unable:

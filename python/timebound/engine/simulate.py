@@ -23,12 +23,14 @@ Key = tuple[str, str]
 @dataclass(slots=True)
 class Simulation:
     """What the simulator found. `worst_ns` is the worst of the plain run and of the search, from the actual release: a lower bound on
-    the true worst case. `evaluations` were made by the search, which also sends undeclared best effort wherever the bounds allow for it."""
+    the true worst case. `evaluations` were made by the search, which also sends undeclared best effort wherever the bounds allow for it.
+    `is_interrupted`: an interrupt ended the search; what it had found is here."""
 
     worst_ns: dict[Key, int]
     quantiles_us: dict[Key, list[float | None]]
     outcome: dict[str, Any]
     evaluations: int
+    is_interrupted: bool = False
 
 
 def simulate(prediction: Prediction, progress: Progress) -> Simulation:
@@ -57,19 +59,24 @@ def simulate(prediction: Prediction, progress: Progress) -> Simulation:
             if latency is not None:
                 worst[stream.name, receiver] = latency["max"]
                 quantiles[stream.name, receiver] = [micros(value) for value in latency["quantiles"]]
-    evaluations = 0
+    evaluations, is_interrupted = 0, False
     effort, limit = _effort(run.simulate), run.simulate.search_ns
     if effort["evaluations"] > 0:
         spent = f"{run.simulate.evaluations} evaluations" if limit is None else format_time(limit)
-        progress.step("search", f"worst cases, {spent}")
-        found = network.search({"seed": run.seed, "schedule": schedule, **effort}, progress.at)
-        evaluations = found["evaluations"]
+        asked = {"seed": run.seed, "schedule": schedule, "keep": True, **effort}
+        try:
+            progress.step("search", f"worst cases, {spent}")
+            found = network.search(asked, progress.at)
+        except KeyboardInterrupt:
+            # It came before the core looked.
+            found = {"evaluations": 0, "worst": [], "interrupted": True}
+        evaluations, is_interrupted = found["evaluations"], found["interrupted"]
         for entry in found["worst"]:
             stream = names[entry["stream"]]
             if entry["latency"] is not None:
                 key = (stream.name, stream.destinations[entry["leaf"]])
                 worst[key] = max(worst.get(key, 0), entry["latency"])
-    return Simulation(worst, quantiles, outcome, evaluations)
+    return Simulation(worst, quantiles, outcome, evaluations, is_interrupted)
 
 
 def _effort(limits: Simulate) -> dict[str, int]:

@@ -104,6 +104,8 @@ def summarise(results: Results) -> dict[str, Any]:
     if why := disturbed.reasons(flows, nodes):
         precision = {**precision, "verdict": "disturbed", "reasons": [*precision["reasons"], *why]}
     positions = layout(scenario)
+    simulation = results.simulation
+    interrupted = simulation.evaluations if simulation is not None and simulation.is_interrupted else None
     return {
         "schema": SCHEMA,
         "scenario": {
@@ -119,6 +121,7 @@ def summarise(results: Results) -> dict[str, Any]:
                 *effort_notes(prediction.looked_at),
                 *joined_notes(flows),
                 *([] if measured is None else measured.guesses.values()),
+                *interrupted_notes(interrupted),
                 *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None),
             ],
         },
@@ -155,6 +158,7 @@ def summarise(results: Results) -> dict[str, Any]:
         "assumptions": assumptions,
         "channels": [] if measured is None else measured.answers,
         **({} if prediction.looked_at is None else {"looked_at": prediction.looked_at}),
+        **({} if interrupted is None else {"search_interrupted": interrupted}),
         **({} if results.figures is None else {"method": summary_of(results.figures, prediction)}),
     }
 
@@ -190,6 +194,15 @@ def joined_notes(flows: list[dict[str, Any]]) -> list[str]:
     more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return [
         f"Messages whose jitter reaches their period may wait together and leave in one TCP segment, and bounds count on it: {', '.join(named)}{more}."
+    ]
+
+
+def interrupted_notes(evaluations: int | None) -> list[str]:
+    """What there is to say where an interrupt ended the search for worst cases after so many evaluations."""
+    if evaluations is None:
+        return []
+    return [
+        f"The search for worst cases was interrupted after {evaluations:,} evaluations: what it had found is shown."
     ]
 
 
