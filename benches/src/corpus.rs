@@ -91,6 +91,7 @@ fn stream(draw: &mut Draw, number: u64, hosts: u64) -> StreamDecl {
         },
         release: ReleaseDecl::Periodic { offset_ns: None },
         deadline_ns: None,
+        least_frame_bytes: None,
         route: None,
     }
 }

@@ -200,6 +200,7 @@ fn stream(draw: &mut Draw, plan: &Plan, number: u64) -> StreamDecl {
         arrival,
         release,
         deadline_ns: None,
+        least_frame_bytes: None,
         route,
     }
 }

@@ -103,7 +103,7 @@ impl Curves {
                     spread: AtomicU64::new(NEVER),
                 });
                 part.slots.push(slot);
-                part.least = part.least.min(flow.bytes.0);
+                part.least = part.least.min(flow.least.0);
                 part.largest = part.largest.max(flow.largest.0);
             }
             if !parts.is_empty() {
@@ -212,7 +212,9 @@ fn spread(pass: &Propagation<'_>, part: &Part) -> Option<u64> {
             late = late.saturating_add(slots[at].traversal);
             let port = pass.layout.levels[slots.get(before)?.level as usize].port;
             if port.0 == part.link {
-                let sent = slots[before].earliest.saturating_add(slots[before].own);
+                let flow = &pass.layout.flows[slots[before].flow as usize];
+                let sending = flow.quickest(slots[before].own, &pass.network.ports[port.index()]);
+                let sent = slots[before].earliest.saturating_add(sending);
                 longest = longest.max(late);
                 shortest = shortest.min(slots[*slot as usize].earliest.saturating_sub(sent));
                 break;

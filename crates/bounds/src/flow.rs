@@ -13,6 +13,8 @@ pub(crate) struct Flow {
     /// Release jitter.
     pub(crate) jitter: u64,
     pub(crate) bytes: WireBytes,
+    /// The least that any of them may really be: it arrives earlier, and so the others vary by more. `bytes` where they are exact.
+    pub(crate) least: WireBytes,
     /// Frames of this size per release.
     pub(crate) multiplicity: u64,
     /// The largest of its frames.
@@ -32,6 +34,14 @@ impl Flow {
             None => own.saturating_mul(self.multiplicity),
         };
         (own, weight)
+    }
+    /// Transmission time at a port of the least that a frame may really be, where that of the declared one is `own`: no time at all where
+    /// that is none.
+    pub(crate) fn quickest(&self, own: u64, port: &Port) -> u64 {
+        if self.least == self.bytes {
+            return own;
+        }
+        port.rate.transmission_time(self.least).0.min(own)
     }
 }
 
@@ -55,7 +65,7 @@ impl Frames {
     };
     pub(crate) fn add(&mut self, flow: &Flow, copied: bool) {
         self.largest = self.largest.max(flow.largest.0);
-        self.least = self.least.min(flow.bytes.0);
+        self.least = self.least.min(flow.least.0);
         self.any_copied |= copied;
         self.all_copied &= copied;
     }
@@ -128,6 +138,7 @@ pub(crate) fn flows_of_stream(
                 period: period.0.max(1),
                 jitter: (*jitter).max(observed).0,
                 bytes: same[0],
+                least: stream.least_of(same[0]),
                 multiplicity: same.len() as u64,
                 largest: same[0],
                 envelope: None,
@@ -156,6 +167,7 @@ fn bucket(stream: &Stream, id: StreamId, observed: Span) -> Option<Flow> {
         period: envelope.period,
         jitter: envelope.jitter,
         bytes: min_frame,
+        least: min_frame,
         multiplicity: 1,
         largest: max_frame,
         envelope: Some(envelope),

@@ -334,7 +334,7 @@ impl Layout {
                 let before = &self.slots[parent as usize];
                 let earliest = before
                     .earliest
-                    .saturating_add(before.own)
+                    .saturating_add(flow.quickest(before.own, link))
                     .saturating_add(link.propagation.0)
                     .saturating_add(least.0);
                 let traversal = crossing(link).saturating_add(greatest).0;

@@ -40,8 +40,9 @@ pub(crate) struct Place {
     pub(crate) parent: u32,
     /// Class as this port sees it: 0 for everything in a single queue.
     pub(crate) class: u8,
-    /// Transmission time of one frame.
+    /// Transmission time of one frame, and of the least that it may really be.
     pub(crate) transmission: u64,
+    pub(crate) quickest: u64,
     /// Cost of one frame in the sense of [`Costs`].
     pub(crate) cost: u64,
     /// Earliest arrival in this queue after the nominal release (Smin).
@@ -158,6 +159,7 @@ impl Paths {
                 parent,
                 class: if sorts { stream.class.0.min(7) } else { 0 },
                 transmission,
+                quickest: port.rate.transmission_time(stream.least_of(bytes)).0,
                 cost: match costs {
                     Costs::Transmission => transmission,
                     Costs::Switching => {
@@ -187,7 +189,7 @@ impl Paths {
                     .propagation
                     .saturating_add(jitter)
                     .saturating_add(switching_max);
-                (before.transmission, (least.0, greatest.0))
+                (before.quickest, (least.0, greatest.0))
             }
             Costs::Switching => {
                 let from = &network.nodes[link.node.index()];

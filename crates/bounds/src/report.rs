@@ -194,8 +194,9 @@ pub(crate) fn counted_before(pass: &Propagation<'_>, slot: usize, response: u64)
 fn earliest_at_leaf(pass: &Propagation<'_>, slot: usize) -> Span {
     let slot = &pass.layout.slots[slot];
     let port = &pass.network.ports[pass.layout.levels[slot.level as usize].port.index()];
+    let flow = &pass.layout.flows[slot.flow as usize];
     Span(slot.earliest)
-        .saturating_add(Span(slot.own))
+        .saturating_add(Span(flow.quickest(slot.own, port)))
         .saturating_add(port.propagation)
 }
 
@@ -218,8 +219,8 @@ pub(crate) fn whole<'f>(
         } else {
             flow.multiplicity
         };
-        bytes = bytes.saturating_add(u64::from(flow.bytes.0).saturating_mul(frames));
-        least = least.min(flow.bytes);
+        bytes = bytes.saturating_add(u64::from(flow.least.0).saturating_mul(frames));
+        least = least.min(flow.least);
     }
     let behind_the_first = |port: PortId| {
         let port = &network.ports[port.index()];

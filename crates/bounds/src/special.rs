@@ -184,7 +184,7 @@ impl Special<'_> {
                 .map(|slot| &self.layout.flows[slot.flow as usize])
         };
         let mut largest = flows().map(|flow| flow.largest.0).max().map_or(0, u64::from);
-        let mut least = flows().map(|flow| flow.bytes.0).min().map_or(1, u64::from);
+        let mut least = flows().map(|flow| flow.least.0).min().map_or(1, u64::from);
         if with_best_effort && self.best_effort() > 0 {
             largest = largest.max(self.best_effort());
             least = least.min(u64::from(WireBytes::MIN.0));

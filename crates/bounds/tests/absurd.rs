@@ -108,6 +108,7 @@ fn stream(nodes: usize) -> impl Strategy<Value = StreamDecl> {
             arrival,
             release: ReleaseDecl::Silent,
             deadline_ns: None,
+            least_frame_bytes: None,
             route: None,
         })
 }

@@ -5,6 +5,7 @@ mod support;
 use proptest::prelude::*;
 use support::Draws;
 use support::random::{Findings, builder, compare};
+use timebound_model::declaration::ArrivalDecl;
 
 fn sweep(seed: u64, networks: usize) {
     let mut draws = Draws(seed);
@@ -66,6 +67,31 @@ fn networks_of_many_rates() {
         for link in &mut builder.declaration.links {
             let rate = support::BYTE_PER_NANO * draws.within(1, 8) / 2;
             (link.forward.rate_bps, link.backward.rate_bps) = (rate, rate);
+        }
+        compare(&builder, &mut draws, 12, &mut findings);
+    }
+}
+
+/// Frames smaller than declared arrive earlier, and so vary by more: neither latencies nor best cases nor queues pass what the analysis says.
+#[test]
+fn networks_whose_frames_may_be_smaller_than_declared() {
+    let mut draws = Draws(23);
+    let mut findings = Findings::default();
+    while findings.networks < 1_000 {
+        let mut builder = builder(&mut draws);
+        if draws.chance(50) {
+            for link in &mut builder.declaration.links {
+                let rate = support::BYTE_PER_NANO * draws.within(1, 8) / 2;
+                (link.forward.rate_bps, link.backward.rate_bps) = (rate, rate);
+            }
+        }
+        for stream in &mut builder.declaration.streams {
+            if draws.chance(60)
+                && let ArrivalDecl::Periodic { frames_bytes, .. } = &stream.arrival
+            {
+                let least = frames_bytes.iter().copied().min().unwrap_or(1);
+                stream.least_frame_bytes = Some(draws.within(1, u64::from(least)) as u32);
+            }
         }
         compare(&builder, &mut draws, 12, &mut findings);
     }

@@ -219,6 +219,10 @@ pub struct StreamDecl {
     pub class: u8,
     pub role: RoleDecl,
     pub arrival: ArrivalDecl,
+    /// Of a periodic arrival: frames may really be smaller than those declared, but none is smaller than this; exactly as declared
+    /// where absent. Only bounds look at it: simulation sends what is declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_frame_bytes: Option<u32>,
     pub release: ReleaseDecl,
     /// Only for the report and for deadline checks; counted from the nominal release.
     #[serde(default)]

@@ -144,9 +144,19 @@ pub struct Stream {
     pub class: Class,
     pub role: Role,
     pub arrival: Arrival,
+    /// Of a periodic arrival: each of its frames may really be as small as that.
+    pub least_frame: Option<WireBytes>,
     pub release: Release,
     pub deadline: Option<Span>,
     pub tree: Tree,
+}
+
+impl Stream {
+    /// The least that a frame may really be that is declared with this size.
+    #[must_use]
+    pub fn least_of(&self, declared: WireBytes) -> WireBytes {
+        self.least_frame.map_or(declared, |least| least.min(declared))
+    }
 }
 
 /// Arrival curve at the source's first port.

@@ -54,6 +54,7 @@ fn stream(name: &str, source: &str, destinations: &[&str]) -> StreamDecl {
         },
         release: ReleaseDecl::Periodic { offset_ns: None },
         deadline_ns: None,
+        least_frame_bytes: None,
         route: None,
     }
 }
@@ -215,6 +216,40 @@ fn network_errors_have_their_place() {
     assert_eq!(
         errors(|d| d.nodes[3].switching_min_ns = 20_000),
         ["nodes[3].switching_min_ns: the least switching delay exceeds the greatest"]
+    );
+}
+
+#[test]
+fn a_least_frame_is_none_of_the_declared_ones() {
+    let at = "streams[0].least_frame_bytes";
+    let found = |least, arrival: Option<ArrivalDecl>| {
+        errors(|d| {
+            d.streams[0].least_frame_bytes = Some(least);
+            if let Some(arrival) = arrival {
+                d.streams[0].arrival = arrival;
+            }
+        })
+    };
+    assert_eq!(
+        found(1_539, None),
+        [format!("{at}: a declared frame is smaller than the least one")]
+    );
+    let bucket = ArrivalDecl::TokenBucket {
+        rate_bps: 1_000,
+        burst_bytes: 3_000,
+        min_frame_bytes: 84,
+        max_frame_bytes: 1_538,
+    };
+    assert_eq!(
+        found(84, Some(bucket)),
+        [format!("{at}: a least frame beside that of a token bucket")]
+    );
+    let unbounded = ArrivalDecl::Unbounded {
+        max_frame_bytes: 1_538,
+    };
+    assert_eq!(
+        found(84, Some(unbounded)),
+        [format!("{at}: a least frame of a stream that promises nothing")]
     );
 }
 

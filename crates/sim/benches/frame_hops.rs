@@ -65,6 +65,7 @@ fn stream(
         },
         release: ReleaseDecl::Periodic { offset_ns: None },
         deadline_ns: None,
+        least_frame_bytes: None,
         route: None,
     }
 }

@@ -205,6 +205,7 @@ mod tests {
             },
             release: ReleaseDecl::Periodic { offset_ns: None },
             deadline_ns: None,
+            least_frame_bytes: None,
             route: None,
         };
         let declaration = Declaration {

@@ -300,6 +300,7 @@ mod tests {
             arrival,
             release,
             deadline: None,
+            least_frame: None,
             tree: Tree::default(),
         }
     }

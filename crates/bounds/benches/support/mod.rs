@@ -107,6 +107,7 @@ pub fn network(switches: usize, flows: usize, extra_links: usize) -> Network {
             },
             release: ReleaseDecl::Silent,
             deadline_ns: None,
+            least_frame_bytes: None,
             route: None,
         });
     }

@@ -554,7 +554,7 @@ impl Admission {
             let port = &self.network.ports[slot.level as usize / state::RANKS];
             Some(
                 Span(slot.earliest)
-                    .saturating_add(Span(slot.own))
+                    .saturating_add(Span(flow.quickest(slot.own, port)))
                     .saturating_add(port.propagation),
             )
         });

@@ -125,7 +125,7 @@ impl State {
                 slot.parent = (first + parent as usize) as u32;
                 slot.earliest = from
                     .earliest
-                    .saturating_add(from.own)
+                    .saturating_add(flow.quickest(from.own, link))
                     .saturating_add(link.propagation.0)
                     .saturating_add(least.0);
                 slot.traversal = crossing(link).saturating_add(greatest).0;

@@ -170,7 +170,7 @@ impl Special<'_> {
         let declared = levels
             .filter(|level| usize::from(level.class.0) == class)
             .flat_map(|level| level.start..level.end)
-            .map(|slot| self.layout.flows[self.layout.slots[slot].flow as usize].bytes.0);
+            .map(|slot| self.layout.flows[self.layout.slots[slot].flow as usize].least.0);
         // Those that promise no size have at least that of Ethernet.
         let least = declared.fold(if any_length { WireBytes::MIN.0 } else { u32::MAX }, u32::min);
         Share {
@@ -201,12 +201,14 @@ impl Special<'_> {
         let level = &self.layout.levels[index];
         let mut work = self.demands(level.start..level.end, 0);
         for (slot, work) in (level.start..level.end).zip(&mut work) {
-            let own = self.layout.slots[slot].own;
+            let data = &self.layout.slots[slot];
+            let own = data.own;
             let response = worst
                 .iter()
                 .find(|(size, _)| *size == own)
                 .map_or(HORIZON, |(_, worst)| worst.response);
-            work.jitter = work.jitter.saturating_add(response.saturating_sub(own));
+            let least = self.layout.flows[data.flow as usize].quickest(own, self.port());
+            work.jitter = work.jitter.saturating_add(response.saturating_sub(least));
         }
         work
     }

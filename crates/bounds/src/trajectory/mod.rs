@@ -320,7 +320,7 @@ impl Pass<'_> {
         let greatest = |of: &dyn Fn(u32) -> u64| ends.iter().map(|end| of(*end)).max().unwrap_or(0);
         let earliest = |end: &u32| {
             let place = &self.paths.places[*end as usize];
-            let base = Span(place.earliest).saturating_add(Span(place.transmission));
+            let base = Span(place.earliest).saturating_add(Span(place.quickest));
             base.saturating_add(link.propagation)
         };
         let best_case = ends.iter().map(earliest).min().unwrap_or_default();

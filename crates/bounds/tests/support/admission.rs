@@ -102,7 +102,7 @@ pub fn is_broken(network: &Network, analysis: &Analysis, with_buffers: bool) -> 
 /// Streams to draw from: those of the builder, some with deadlines, token buckets or no declared arrival.
 pub fn pool(draws: &mut Draws, declaration: &mut Declaration, floods: bool) -> Vec<StreamDecl> {
     let mut pool = std::mem::take(&mut declaration.streams);
-    for stream in &mut pool {
+    for (index, stream) in pool.iter_mut().enumerate() {
         if draws.chance(20) {
             let least = draws.within(1, 15) as u32;
             let most = least + draws.below(8) as u32;
@@ -114,6 +114,8 @@ pub fn pool(draws: &mut Draws, declaration: &mut Declaration, floods: bool) -> V
             };
         } else if floods && draws.chance(6) {
             stream.arrival = ArrivalDecl::Unbounded { max_frame_bytes: 9 };
+        } else if index % 3 == 0 {
+            stream.least_frame_bytes = Some(1);
         }
         if draws.chance(30) {
             stream.deadline_ns = Some(draws.within(20, 900));

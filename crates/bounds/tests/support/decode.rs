@@ -196,6 +196,7 @@ fn stream(bytes: &mut Bytes<'_>, index: usize, nodes: usize) -> StreamDecl {
         arrival,
         release: ReleaseDecl::Silent,
         deadline_ns: None,
+        least_frame_bytes: None,
         route: None,
     }
 }

@@ -140,6 +140,7 @@ fn stream_decl(name: &str, class: u8, (source, to): (&str, &[&str]), arrival: Ar
         arrival,
         release: ReleaseDecl::Silent,
         deadline_ns: None,
+        least_frame_bytes: None,
         route: None,
     }
 }

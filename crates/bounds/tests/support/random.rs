@@ -147,11 +147,18 @@ fn releases(network: &Network, draws: &mut Draws, until: u64) -> Vec<Release> {
                 } else {
                     late
                 };
+                // Smaller ones as well as the declared one itself; where all are exact nothing is drawn.
+                let least = declared.least_of(*bytes).0;
+                let bytes = if least < bytes.0 && draws.chance(70) {
+                    draws.within(u64::from(least), u64::from(bytes.0)) as u32
+                } else {
+                    bytes.0
+                };
                 releases.push(Release {
                     stream,
                     nominal,
                     actual: nominal + late,
-                    bytes: bytes.0,
+                    bytes,
                 });
             }
             nominal += period.0 + if sporadic { draws.below(period.0) } else { 0 };

@@ -76,6 +76,7 @@ pub(crate) fn stream(
         },
         release: ReleaseDecl::Periodic { offset_ns: None },
         deadline_ns: None,
+        least_frame_bytes: None,
         route: None,
     }
 }

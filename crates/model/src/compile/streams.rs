@@ -54,6 +54,7 @@ pub(super) fn compile_stream(
         );
     }
     let arrival = compile_arrival(&decl.arrival, path, check);
+    let least_frame = compile_least(decl, path, check);
     let release = compile_release(&decl.release, path, check);
     check_greedy(&arrival, &release, path, check);
     let source = source?;
@@ -73,10 +74,39 @@ pub(super) fn compile_stream(
             RoleDecl::Background => Role::Background,
         },
         arrival,
+        least_frame,
         release,
         deadline: decl.deadline_ns.map(Span),
         tree,
     })
+}
+
+/// The least that a frame may really be.
+fn compile_least(decl: &StreamDecl, path: &str, check: &mut Checker) -> Option<WireBytes> {
+    let at = format!("{path}.least_frame_bytes");
+    let least = decl.least_frame_bytes?;
+    match &decl.arrival {
+        ArrivalDecl::Periodic { frames_bytes, .. } => {
+            if frames_bytes.iter().any(|declared| *declared < least) {
+                check.error(
+                    at.as_str(),
+                    "a declared frame is smaller than the least one",
+                    "state at most the size of the smallest declared frame",
+                );
+            }
+        }
+        ArrivalDecl::TokenBucket { .. } => check.error(
+            at.as_str(),
+            "a least frame beside that of a token bucket",
+            "state it as min_frame_bytes of the arrival",
+        ),
+        ArrivalDecl::Unbounded { .. } => check.error(
+            at.as_str(),
+            "a least frame of a stream that promises nothing",
+            "leave it out",
+        ),
+    }
+    Some(check.frame(&at, least))
 }
 
 fn compile_arrival(decl: &ArrivalDecl, path: &str, check: &mut Checker) -> Arrival {

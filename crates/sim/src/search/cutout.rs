@@ -97,6 +97,7 @@ impl Cutout {
             },
             release: Release::Silent,
             deadline: None,
+            least_frame: None,
             tree,
         });
         StreamId::new(self.network.streams.len() - 1)
@@ -215,6 +216,7 @@ impl Cutout {
             arrival: stream.arrival.clone(),
             release: stream.release.clone(),
             deadline: stream.deadline,
+            least_frame: stream.least_frame,
             tree: Tree {
                 hops: kept.collect(),
                 leaves: leaves.into_iter().collect(),
