@@ -89,7 +89,10 @@ def test_the_wait_is_jitter_of_the_segments_on_the_network() -> None:
 def test_small_messages_of_somebody_elses_tcp_keep_their_bounds() -> None:
     small = {"size": "10 kB", "more": "period: 20 ms, qos: 2"}
     foreign = predicted(cam="{kind: host, tcp: unknown}", broker="{kind: host, tcp: unknown}", **small)
-    assert whole(foreign) == whole(predicted(**small)) is not None
+    ours, theirs = whole(predicted(**small)), whole(foreign)
+    assert ours is not None and theirs is not None
+    # But for what may be in their segments beside the messages, and what is missing in those (`timebound.engine.together`, smaller frames).
+    assert 0 <= theirs - ours < 20_000
 
 
 def test_a_window_that_is_slower_than_the_flow_leaves_no_bound() -> None:

@@ -165,6 +165,10 @@ class Task:
         """Of a stream whose packets leave together the core knows no nominal release."""
         return self.prediction.streams[stream].jitter_ns if stream in self.joined else 0
 
+    def _later(self, stream: str, receiver: str) -> int:
+        """By how much a larger packet in its segment can make one of this stream later; the core knows nothing of it."""
+        return self.prediction.together.later.get((stream, receiver), 0)
+
     def options(self, parts: set[Part], by: By) -> dict[str, Any]:
         """The JSON of `AssignOptions` (crates/py/src/assign.rs)."""
         least = -1 if self.bulk is None else self.bulk.priority
@@ -192,7 +196,7 @@ class Task:
                 continue
             if follows.through is None and follows.stream is not None and not follows.also:
                 after = [follows.stream, follows.destination]
-                extra = follows.extra_ns + self._lateness(follows.stream)
+                extra = follows.extra_ns + self._lateness(follows.stream) + self._later(*after)
                 yield {"stream": stream.name, "after": after, "extra_ns": extra}
 
     def _served(self) -> dict[str, int]:
@@ -218,6 +222,7 @@ class Task:
                         case Crossing(stream, destination):
                             between += 0 if crossed else self._lateness(stream)
                             crossed.append([stream, destination])
+                            between += self._later(stream, destination)
                         case Waiting(span_ns):
                             between += span_ns
                         case Working(broker, packet) if packet is not None:

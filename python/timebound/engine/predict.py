@@ -19,6 +19,7 @@ from typing import Any
 from timebound.engine.core import Network
 from timebound.engine.orders import Orders
 from timebound.engine.servers import Servers
+from timebound.engine.together import Together
 from timebound.engine.windows import Windows
 from timebound.scenario.units import LONGEST_NS
 from timebound.stacks import Follows, Plan, Segment, Stream
@@ -67,6 +68,8 @@ class Prediction:
     """See `predict`."""
     looked_at: dict[str, int] | None = None
     """Where the effort was not enough for all streams: for how many (`streams`) of those over several ports (`of`) it was."""
+    together: Together = field(default_factory=Together)
+    """Packets of different kinds that may leave in one segment."""
 
     def observed(
         self, jitter_ns: Mapping[str, int], largest_bytes: Mapping[str, int] | None = None
@@ -94,6 +97,7 @@ class Prediction:
         if larger:
             steady = Network(self.plan, _steady(self.plan, streams, self.orders), self.effort)
         outcomes = outcomes_of(steady.bounds(_overrides(later, streams)), streams, later)
+        outcomes = Together(self.together.directions).added(streams, outcomes)
         found = self.windows.observed(streams, later, outcomes)
         return {
             # What has no bound as declared has none for later or larger frames.
@@ -143,6 +147,7 @@ def predict(
         raise ValueError(f"paths, and networks that change, have their bounds by the method bound, not {method}")
     streams = {stream.name: stream for stream in plan.streams}
     servers, causes, windows = Servers(plan), _Causes(orders, streams), Windows.of(plan)
+    together = Together.of(streams)
     known = below or {}
     declared = dict(streams)
     rounds = 0
@@ -161,6 +166,7 @@ def predict(
             analysis = network.brief(_overrides(written, streams), method)
             outcomes = causes.cut(_brief_outcomes(analysis, streams, written))
             causes.note(outcomes)
+            outcomes = together.added(streams, outcomes)
             slower = servers.update(outcomes)
             held, stuck = windows.update(streams, jitters, outcomes)
             if rounds > MOST_ROUNDS:
@@ -230,6 +236,7 @@ def predict(
             windows,
             effort,
             looked_at,
+            together,
         )
     # What is simulated and emulated are the packets of each stream, by themselves; nor is it known there which of them meet.
     alone = {name: replace(stream, joined=None) for name, stream in streams.items()}
@@ -237,12 +244,24 @@ def predict(
     steady = Network(plan, _steady(plan, streams, orders), effort) if changes else None
     network = Network(plan, _declaration(plan, alone), effort)
     analysis = (steady or network).bounds({})
-    outcomes = causes.cut(outcomes_of(analysis, streams))
+    outcomes = together.added(streams, causes.cut(outcomes_of(analysis, streams)))
     found = windows.added({key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()})
     ports = loaded(plan, declared, orders, streams, analysis["ports"])
     looked_at = analysis.get("looked_at")
     return Prediction(
-        plan, network, streams, found, ports, rounds, steady or network, servers, orders, windows, effort, looked_at
+        plan,
+        network,
+        streams,
+        found,
+        ports,
+        rounds,
+        steady or network,
+        servers,
+        orders,
+        windows,
+        effort,
+        looked_at,
+        together,
     )
 
 

@@ -284,6 +284,8 @@ def _flow_entry(flow: Flow, stack: Stack) -> dict[str, Any]:
         "topic": flow.topic,
         "size": f"{flow.size_bytes} B",
     }
+    if flow.least_bytes is not None:
+        entry["least-size"] = f"{flow.least_bytes} B"
     if flow.pattern == "trace":
         entry["trace"] = [format_time(time) for time in flow.trace_ns]
     if flow.token_bucket is not None:

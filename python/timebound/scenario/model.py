@@ -348,10 +348,12 @@ class Flow:
     receivers: tuple[str, ...]
     topic: str
     size_bytes: int
-    """Payload of one message; the stack adds its headers."""
+    """Payload of one message, the largest where they differ; the stack adds its headers."""
     period_ns: int
     """Nominal period; the minimum inter-arrival time of a sporadic flow, the mean gap of a Poisson flow, the least
     gap of a trace."""
+    least_bytes: int | None = None
+    """The smallest payload; `None`: all have `size_bytes`."""
     jitter_ns: int = 0
     """Release jitter: each message leaves up to this much after its nominal release."""
     deadline_ns: int | None = None

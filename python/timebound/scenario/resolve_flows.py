@@ -34,6 +34,7 @@ _FIELDS = {
     "to": "receivers",
     "topic": "topic",
     "size": "size_bytes",
+    "least-size": "least_bytes",
     "period": "period_ns",
     "jitter": "jitter_ns",
     "deadline": "deadline_ns",
@@ -99,6 +100,10 @@ class FlowResolver:
         if total > 1 and flow.name.endswith("]"):
             self.context.error((*path, "name"), f"{flow.name!r} is the name of one instance", "drop the brackets")
             return
+        if flow.least_size is not None and flow.least_size > flow.size:
+            message = f"the smallest message ({flow.least_size} B) is larger than the largest ({flow.size} B)"
+            self.context.error((*path, "least-size"), message, "state at most size")
+            return
         periods = self.periods(flow, total)
         first = len(self.flows)
         for number in range(total):
@@ -120,6 +125,7 @@ class FlowResolver:
                     receivers=tuple(receivers),
                     topic=flow.topic or flow.name,
                     size_bytes=flow.size,
+                    least_bytes=None if flow.least_size == flow.size else flow.least_size,
                     period_ns=period,
                     jitter_ns=flow.jitter,
                     deadline_ns=flow.deadline,

@@ -11,6 +11,7 @@ _SAME = {
     "source": "from",
     "topic": "topic",
     "size_bytes": "size",
+    "least_bytes": "least-size",
     "period_ns": "period",
     "jitter_ns": "jitter",
     "pattern": "pattern",

@@ -50,6 +50,12 @@ class Flow(Shape):
         description="payload of one message, from 0 B; headers come on top",
         examples=["1446 B"],
     )
+    least_size: Size | None = Field(
+        default=None,
+        description="the smallest payload that a message may have, where not all have size: smaller ones arrive earlier, and bounds count "
+        "that; simulated and emulated ones have size",
+        examples=["0 B"],
+    )
     period: TimeRange | None = Field(
         default=None,
         description="time between releases; of a range each instance draws its own on a grid of 1 us",

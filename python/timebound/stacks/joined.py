@@ -12,7 +12,7 @@ of a connection so many of each kind. Each segment is charged to one packet: the
 - A packet of another kind that lies in such a segment is one that waits behind it: it is in the segment's size, and in its own declaration as well.
 
 A stream of which at most one packet waits at a time stays as it is declared: each is written by itself and leaves at once (TCP_NODELAY). Where a sender gathers
-packets of different kinds all the same, the stack declares frames that hold one of each (`mqtt_connection`).
+packets of different kinds all the same, the stack declares frames that hold one of each (`mqtt_connection`; `timebound.engine.together`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from timebound.stacks.wire import IPV4_HEADER, TCP_ACK_WIRE, TCP_HEADER, wire_bytes
+from timebound.stacks.wire import IPV4_HEADER, TCP_ACK_WIRE, TCP_HEADER, least_segment, wire_bytes
 
 if TYPE_CHECKING:
     from timebound.stacks.plan import Stream
@@ -37,6 +37,12 @@ class Packets:
     mtu: int
     count: int = 1
     """Packets of one release."""
+    least_bytes: int | None = None
+    """Of the least packet; `None`: all have `size_bytes`."""
+    known: bool = True
+    """Is the TCP of both ends ours?"""
+    gathers: bool = False
+    """May it leave in a segment with packets of other kinds at any jitter? Then the frames of the largest kind have room for one of each."""
 
     @property
     def largest_segment(self) -> int:
@@ -61,6 +67,7 @@ class Joined:
         """`together_bytes` is all that can wait at the sender at once, of every kind."""
         largest, size = packets.largest_segment, packets.size_bytes
         fits = together_bytes <= largest
+        least = 1 if not fits else size if packets.least_bytes is None else packets.least_bytes
         frame = wire_bytes(IPV4_HEADER + TCP_HEADER + min(largest, together_bytes))
         whole = packets.count * (size + TCP_ACK_WIRE * (1 if fits else size // largest + 1))
         burst = whole + -(-whole * jitter_ns // period_ns)
@@ -68,7 +75,7 @@ class Joined:
             packets=at_once(packets, period_ns, jitter_ns),
             frame_bytes=frame,
             # The end of a packet that others pushed into a segment of its own.
-            smallest_frame=TCP_ACK_WIRE + (size if fits else 1),
+            smallest_frame=least_segment(least, known=packets.known),
             rate_bps=-(-whole * 8_000_000_000 // period_ns),
             # What lies in a segment beside the stream's own packets is in no burst of these.
             burst_bytes=max(burst, frame),

@@ -26,10 +26,13 @@ from timebound.stacks.wire import (
     DELAYED_ACK_NS,
     IPV4_HEADER,
     MQTT_ACKNOWLEDGEMENT,
+    MQTT_LEAST_ACKNOWLEDGEMENT,
     MQTT_PING,
     TCP_ACK_WIRE,
     TCP_HANDSHAKE_WIRE,
     TCP_HEADER,
+    least_of_message,
+    least_segment,
     mqtt_publish,
     tcp_frames,
     wire_bytes,
@@ -79,11 +82,6 @@ class End:
     @property
     def jitter_ns(self) -> int:
         return HOST_JITTER_NS if self.broker is None else BROKER_JITTER_NS
-
-    @property
-    def gathers(self) -> bool:
-        """Does it pass on what it has read in one piece, of whatever kinds? A manager does; clients and brokers write every packet by itself."""
-        return self.broker is not None and self.broker.program == "manager"
 
 
 def _is_bridge(sender: End, receiver: End) -> bool:
@@ -180,10 +178,17 @@ class Connection:
     def _client(self, broker: Broker, node: str, name: str, role: dict[str, object]) -> int:
         return self.client(node, name, broker, self.flow, role, self.flow.start_ns)
 
-    def _message(self, *, bridged: bool = False) -> tuple[int, int]:
-        """Bytes of the PUBLISH and where its payload starts. Bridges speak MQTT 3.1.1, whatever the clients speak."""
+    def _message(self, *, bridged: bool = False, least: bool = False) -> tuple[int, int]:
+        """Bytes of the PUBLISH (of the `least` one) and where its payload starts. Bridges speak MQTT 3.1.1, whatever the clients speak."""
         version5 = self.stack.version == "5" and not bridged
-        return mqtt_publish(self.topic, self.flow.size_bytes, self.flow.qos, version5)
+        payload = self.flow.size_bytes
+        if least and self.flow.least_bytes is not None:
+            payload = self.flow.least_bytes
+        return mqtt_publish(self.topic, payload, self.flow.qos, version5)
+
+    def _is_known(self, *nodes: str) -> bool:
+        """Is the TCP of all these ours? Then its segments have the timestamp option, no more and no less."""
+        return all(self.plan.scenario.node(node).sender.known for node in nodes)
 
     def _mtu(self, *nodes: str) -> int:
         """The smaller MTU of both ends decides the segment size that TCP agrees on."""
@@ -207,14 +212,21 @@ class Connection:
         PUBLISH is there.
         """
         qos = self.flow.qos
-        size = self._message(bridged=_is_bridge(sender, receiver))[0]
+        bridged = _is_bridge(sender, receiver)
+        size, least = self._message(bridged=bridged)[0], self._message(bridged=bridged, least=True)[0]
         mtu = self._mtu(sender.node, receiver.node)
         frames = tuple(tcp_frames(size, mtu))
         forward, backward = self._directions()
+        known = self._is_known(sender.node, receiver.node)
+        together = size
+        gathers = self._gathers(sender) or held_ns > 0
         if forward is not None and forward.batch_bytes is not None:
-            frames = forward.message_frames(size, mtu)
-        elif sender.gathers or held_ns:
-            frames = tuple(tcp_frames(size + self._beside(sender_of_messages=True), mtu))
+            frames, together = forward.message_frames(size, mtu), forward.batch_bytes
+        elif gathers:
+            together = size + self._beside(sender_of_messages=True)
+            frames = tuple(tcp_frames(together, mtu))
+        is_exact = known and together == size == least
+        smallest = None if is_exact else least_of_message(least, together, mtu, known=known)
         if after is None:
             self._stream(
                 name,
@@ -225,7 +237,8 @@ class Connection:
                 None,
                 sender.node,
                 jitter=self.flow.jitter_ns,
-                packets=self._packets(name, sender.node, size, mtu),
+                packets=self._packets(name, sender, (least, size), mtu, known=known, gathers=gathers),
+                smallest=smallest,
             )
         else:
             follows = Follows(
@@ -246,16 +259,20 @@ class Connection:
                 follows,
                 sender.node,
                 jitter=jitter,
-                packets=self._packets(name, sender.node, size, mtu),
+                packets=self._packets(name, sender, (least, size), mtu, known=known, gathers=gathers),
+                smallest=smallest,
             )
-        acknowledgement = tuple(tcp_frames(MQTT_ACKNOWLEDGEMENT))
-        gathered = tuple(tcp_frames(max(MQTT_ACKNOWLEDGEMENT, self._beside(sender_of_messages=False))))
-        answers = {
-            end.node: (gathered if end.gathers and end is receiver else acknowledgement)
-            if way is None
-            else way.answer_frames(acknowledgement, mtu)
-            for end, way in ((sender, forward), (receiver, backward))
-        }
+        answers: dict[str, tuple[int, ...]] = {}
+        gathering: dict[str, bool] = {}
+        for end, way in ((sender, forward), (receiver, backward)):
+            is_sender = end is sender
+            gathering[end.node] = gathers if is_sender else self._gathers(end)
+            # Of a sender those that leave without a message: with one they are in its frames.
+            beside = MQTT_ACKNOWLEDGEMENT + MQTT_PING if is_sender else self._beside(sender_of_messages=False)
+            said = max(MQTT_ACKNOWLEDGEMENT, beside) if gathering[end.node] else MQTT_ACKNOWLEDGEMENT
+            alone = tuple(tcp_frames(said))
+            answers[end.node] = alone if way is None else way.answer_frames(alone, mtu)
+        acknowledges = least_segment(MQTT_LEAST_ACKNOWLEDGEMENT, known=known)
         last, at, other = name, receiver, sender
         self._acknowledge(f"{name}/ack", last, at, other, len(frames), sender.node)
         self._carry(name, name, sender, receiver, len(frames))
@@ -271,7 +288,15 @@ class Connection:
                 answers[at.node],
                 follows,
                 sender.node,
-                packets=self._packets(name, at.node, MQTT_ACKNOWLEDGEMENT, mtu),
+                packets=self._packets(
+                    name,
+                    at,
+                    (MQTT_LEAST_ACKNOWLEDGEMENT, MQTT_ACKNOWLEDGEMENT),
+                    mtu,
+                    known=known,
+                    gathers=gathering[at.node],
+                ),
+                smallest=acknowledges,
             )
             last, at, other = answer, other, at
             self._acknowledge(f"{answer}/ack", last, at, other, 1, sender.node)
@@ -279,11 +304,28 @@ class Connection:
             packet = self._packet(answer, at, self._answer_work(at.broker, step, copies))
         silent = qos == 0 or self.flow.period_ns > KEEP_ALIVE_S * 500_000_000
         if silent if self.shared is None else self.shared.first == self.flow.name:
-            self._keep_alive(name, sender, receiver)
+            self._keep_alive(name, sender, receiver, held_ns)
 
-    def _packets(self, name: str, source: str, size: int, mtu: int) -> Packets:
-        """What leaves in segments of the connection `name`."""
-        return Packets(direction=f"{name} from {source}", size_bytes=size, mtu=mtu)
+    def _gathers(self, end: End) -> bool:
+        """Does it write packets of whatever kinds at once? A manager passes on what it has read in one piece, and of somebody else's programs nothing is
+        known; clients and brokers of ours write every packet by itself."""
+        is_manager = end.broker is not None and (end.broker.program == "manager" or self.stack.reserved)
+        return is_manager or not self._is_known(end.node)
+
+    def _packets(
+        self, name: str, source: End, sizes: tuple[int, int], mtu: int, *, known: bool, gathers: bool
+    ) -> Packets:
+        """What leaves in segments of the connection `name`, or of that which several flows share; `sizes`: of the least packet and of the largest."""
+        shared = self.shared is not None and self.shared.is_shared
+        connection = f"connection {self.flow.connection}" if shared else name
+        return Packets(
+            direction=f"{connection} from {source.node}",
+            size_bytes=sizes[1],
+            least_bytes=sizes[0],
+            mtu=mtu,
+            known=known,
+            gathers=gathers or shared,
+        )
 
     def _beside(self, *, sender_of_messages: bool) -> int:
         """Bytes of all that one end of the connection sends beside messages, one packet of each kind."""
@@ -420,12 +462,14 @@ class Connection:
     def _acknowledge(self, name: str, acknowledged: str, at: End, to: End, segments: int, sender: str) -> None:
         extra = min(self.flow.period_ns, DELAYED_ACK_NS)
         follows = Follows(stream=acknowledged, destination=at.node, extra_ns=extra)
-        self._stream(name, at.node, to.node, "ack", (TCP_ACK_WIRE,) * segments, follows, sender)
+        smallest = least_segment(0, known=self._is_known(at.node, to.node))
+        self._stream(name, at.node, to.node, "ack", (TCP_ACK_WIRE,) * segments, follows, sender, smallest=smallest)
 
-    def _keep_alive(self, name: str, sender: End, receiver: End) -> None:
+    def _keep_alive(self, name: str, sender: End, receiver: End, held_ns: int) -> None:
         """PINGREQ and PINGRESP, each with the acknowledgement of the other, both ways: whoever is the client."""
         ping = wire_bytes(IPV4_HEADER + TCP_HEADER + MQTT_PING)
         period = KEEP_ALIVE_S * 1_000_000_000
+        known = self._is_known(sender.node, receiver.node)
         for source, target, direction in ((sender, receiver, "there"), (receiver, sender, "back")):
             stream = f"{name}/keep-alive-{direction}"
             self.plan.add(
@@ -439,7 +483,15 @@ class Connection:
                     frames_bytes=(ping, TCP_ACK_WIRE),
                     period_ns=period,
                     jitter_ns=1_000_000_000,
-                    tcp=self._packets(name, source.node, MQTT_PING, self._mtu(source.node, target.node)),
+                    smallest_frame=None if known else least_segment(0, known=False),
+                    tcp=self._packets(
+                        name,
+                        source,
+                        (MQTT_PING, MQTT_PING),
+                        self._mtu(source.node, target.node),
+                        known=known,
+                        gathers=self._gathers(source) or (source is sender and held_ns > 0),
+                    ),
                     release={"kind": "periodic", "offset_ns": None},
                 ),
             )
@@ -465,6 +517,8 @@ class Connection:
                     priority=self._class(source, sender),
                     role="control",
                     frames_bytes=(TCP_HANDSHAKE_WIRE, packet, packet, *[TCP_ACK_WIRE] * 4),
+                    # Not all of its packets are as long as the longest, and some go without an acknowledgement of their own.
+                    smallest_frame=least_segment(0, known=self._is_known(source, target)),
                     period_ns=run.warm_up_ns + run.duration_ns,
                     release={"kind": "periodic", "offset_ns": self.flow.start_ns},
                 ),
@@ -483,8 +537,9 @@ class Connection:
         *,
         jitter: int = 0,
         packets: Packets | None = None,
+        smallest: int | None = None,
     ) -> None:
-        """`jitter` is that of the start; one that follows another gets the rest from it."""
+        """`jitter` is that of the start; one that follows another gets the rest from it. `smallest`: the least frame that it may really be."""
         flow = self.flow
         bounded = release.is_bounded(flow)
         # Without a least distance any number can leave in one segment.
@@ -505,6 +560,7 @@ class Connection:
                 jitter_ns=jitter,
                 release=pattern,
                 deadline_ns=flow.deadline_ns if role == "data" else None,
+                smallest_frame=smallest,
                 tcp=packets,
                 follows=after if bounded and after is not None and not after.is_nothing else None,
                 one_at_a_time=bounded and role != "ack" and self.shared is not None and self.shared.is_shared,

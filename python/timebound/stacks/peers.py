@@ -16,7 +16,15 @@ from timebound.stacks.joined import Packets
 from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, Arrived, Connection, Forwarded
 from timebound.stacks.plan import Follows, PlanError, Segment, Stream
 from timebound.stacks.stages import Crossing, Packet, Slowest, Stage, Step, Waiting, Working
-from timebound.stacks.wire import DELAYED_ACK_NS, TCP_ACK_WIRE, mqtt_publish, tcp_frames, udp_frame, wire_bytes
+from timebound.stacks.wire import (
+    DELAYED_ACK_NS,
+    TCP_ACK_WIRE,
+    least_segment,
+    mqtt_publish,
+    tcp_frames,
+    udp_frame,
+    wire_bytes,
+)
 
 PART_BYTES = 1_360
 """Most of a message that one datagram carries, so that it fits into an Ethernet frame (`peer::PART`)."""
@@ -39,6 +47,12 @@ def datagrams(message_bytes: int, *, sealed: bool = False) -> tuple[int, ...]:
     whole, rest = divmod(message_bytes, PART_BYTES)
     header = HEADER_BYTES + (SEALED_BYTES if sealed else 0)
     return tuple(udp_frame(header + part) for part in [PART_BYTES] * whole + ([rest] if rest else []))
+
+
+def least_datagram(least_bytes: int, largest_bytes: int, *, sealed: bool = False) -> int:
+    """Wire size of the least datagram of PUBLISH packets of `least_bytes` to `largest_bytes`."""
+    header = HEADER_BYTES + (SEALED_BYTES if sealed else 0)
+    return udp_frame(header + (least_bytes if largest_bytes <= PART_BYTES else 1))
 
 
 def message_bytes(topic: str, payload_bytes: int) -> int:
@@ -88,6 +102,8 @@ class Group:
         self.origin, self.published = origin, published
         self.name = f"{self.flow.name}/multicast"
         self.size = message_bytes(connection.topic, self.flow.size_bytes)
+        least = self.flow.least_bytes
+        self.least = self.size if least is None else message_bytes(connection.topic, least)
         self.bounded = release.is_bounded(self.flow)
         self.branches: list[tuple[Step, ...]] = []
         """From the origin to each member, and back with its report."""
@@ -103,7 +119,8 @@ class Group:
             through=published.packet,
         )
         jitter = self.flow.jitter_ns + BROKER_JITTER_NS if follows.is_nothing else 0
-        self._stream(self.name, self.origin.node, nodes, "data", frames, follows, jitter)
+        smallest = least_datagram(self.least, self.size, sealed=self.flow.sealed) if self.least < self.size else None
+        self._stream(self.name, self.origin.node, nodes, "data", frames, follows, jitter, smallest=smallest)
         found, taken = {}, []
         for broker, copies in members:
             found[broker.node] = self._member(broker, copies)
@@ -203,11 +220,16 @@ class Group:
         # Managers have a connection for each class, with what all flows of the class have to say.
         size = frames[0] - TCP_ACK_WIRE
         direction = f"managers of class {self.flow.priority} from {source} to {target}"
-        packets = Packets(direction, size, self.plan.mtu(source, target), count=len(frames))
-        self._stream(name, source, (target,), "control", frames, follows, 0, packets)
+        known = all(self.plan.scenario.node(node).sender.known for node in (source, target))
+        packets = Packets(direction, size, self.plan.mtu(source, target), count=len(frames), known=known)
+        smallest = None if known else least_segment(size, known=False)
+        self._stream(name, source, (target,), "control", frames, follows, 0, packets, smallest)
         extra = min(self.flow.period_ns, DELAYED_ACK_NS)
         heard = Follows(stream=name, destination=target, extra_ns=extra)
-        self._stream(f"{name}/ack", target, (source,), "ack", (TCP_ACK_WIRE,) * len(frames), heard, 0)
+        smallest = least_segment(0, known=known)
+        self._stream(
+            f"{name}/ack", target, (source,), "ack", (TCP_ACK_WIRE,) * len(frames), heard, 0, smallest=smallest
+        )
 
     def _publication(self) -> str | None:
         """The stream that brought the message to the origin; `None`: its publisher is there."""
@@ -244,6 +266,7 @@ class Group:
         follows: Follows,
         jitter: int,
         packets: Packets | None = None,
+        smallest: int | None = None,
     ) -> None:
         flow, bounded = self.flow, self.bounded
         largest = max(frames) if packets is None else wire_bytes(packets.mtu)
@@ -264,6 +287,7 @@ class Group:
                 release=pattern,
                 deadline_ns=flow.deadline_ns if role == "data" else None,
                 follows=None if not bounded or follows.is_nothing else follows,
+                smallest_frame=smallest,
                 tcp=packets,
             ),
         )

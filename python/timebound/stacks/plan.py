@@ -80,7 +80,8 @@ class Stream:
     """Nodes to each destination; `None`: the shortest ways."""
     bucket: TokenBucket | None = None
     smallest_frame: int | None = None
-    """Of a token bucket, where frames can be smaller than those of `frames_bytes`."""
+    """Where frames can really be smaller than those of `frames_bytes`: none is smaller than this. They arrive earlier, so that what follows them, and
+    they themselves further on, vary by more; simulated ones have the sizes of `frames_bytes`."""
     one_at_a_time: bool = False
     """Are the frames declared for at most one packet of this stream under way in a segment? Then its jitter must stay below its period."""
     tcp: Packets | None = None
@@ -120,7 +121,7 @@ class Stream:
                 "jitter_ns": self.jitter_ns,
                 "frames_bytes": list(self.frames_bytes),
             }
-        return {
+        found = {
             "name": self.name,
             "source": self.source,
             "destinations": list(self.destinations),
@@ -131,6 +132,9 @@ class Stream:
             "deadline_ns": self.deadline_ns,
             "route": None if self.route is None else [list(way) for way in self.route],
         }
+        if arrival["kind"] == "periodic" and self.smallest_frame is not None:
+            found["least_frame_bytes"] = min(self.smallest_frame, *self.frames_bytes)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ a direction is safe for that, by charging every segment to the first PUBLISH in 
   `Stream.one_at_a_time` demands: at the sender the jitter of every stream that answers or passes on stays below its period. Prediction gives no bound where it does not.
 - Whichever message is looked at, the segments can be charged to it instead, so the bound of its stream holds for it; the others only ever
   count more bytes than are sent, as every segment has one header where several are declared.
-- A segment without a PUBLISH holds acknowledgements alone. It is smaller than the frames declared for them one by one, and where the direction
-  has messages, smaller than the largest frame that is declared there.
+- A segment without a PUBLISH holds acknowledgements and a ping alone, and is charged to any of them: each is declared with all of them.
+- An acknowledgement in a segment with a PUBLISH arrives with that: its bound is no less than that of the messages (`timebound.engine.together`).
 
 A direction has the highest class of the flows whose messages it carries, or, where it carries answers alone, that of the other direction: the
 network tells frames apart by addresses and ports, and knows no more of them.
@@ -45,6 +45,8 @@ class SharedDirection:
     priority: int
     batch_bytes: int | None
     """All kinds of packets of this direction together, one of each; `None` where a single flow uses the connection."""
+    answer_bytes: int
+    """All but messages."""
     has_messages: bool
 
     def message_frames(self, message_bytes: int, mtu: int) -> tuple[int, ...]:
@@ -57,9 +59,9 @@ class SharedDirection:
 
     def answer_frames(self, alone: tuple[int, ...], mtu: int) -> tuple[int, ...]:
         """Wire sizes of an acknowledgement that is declared as `alone` on a connection of its own."""
-        if self.batch_bytes is None or self.has_messages:
+        if self.batch_bytes is None:
             return alone
-        return (wire_bytes(min(mtu, self.batch_bytes + IPV4_HEADER + TCP_HEADER)),)
+        return (wire_bytes(min(mtu, self.answer_bytes + IPV4_HEADER + TCP_HEADER)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +98,20 @@ def _connection(flows: list[Flow], topics: Mapping[str, str], version5: bool) ->
     down = [flow for flow in flows if flow.after is not None]
     alone = len(flows) == 1
     classes = [max((flow.priority for flow in there), default=None) for there in (up, down)]
-    sent = [0, 0]
+    sent, answers = [0, 0], [0, 0]
     for flow in flows:
         size = mqtt_publish(topics[flow.name], flow.size_bytes, flow.qos, version5)[0]
         there, back = (0, 1) if flow.after is None else (1, 0)
         # A publisher's own jitter is known: so many of its messages can wait together.
         together = 1 if flow.after is not None else flow.jitter_ns // flow.period_ns + 1
-        sent[there] += size * together + FROM_SENDER[flow.qos] * MQTT_ACKNOWLEDGEMENT
-        sent[back] += FROM_RECEIVER[flow.qos] * MQTT_ACKNOWLEDGEMENT
+        sent[there] += size * together
+        answers[there] += FROM_SENDER[flow.qos] * MQTT_ACKNOWLEDGEMENT
+        answers[back] += FROM_RECEIVER[flow.qos] * MQTT_ACKNOWLEDGEMENT
     ways = [
         SharedDirection(
             priority=_priority(classes[side], classes[1 - side]),
-            batch_bytes=None if alone else sent[side] + MQTT_PING,
+            batch_bytes=None if alone else sent[side] + answers[side] + MQTT_PING,
+            answer_bytes=answers[side] + MQTT_PING,
             has_messages=bool((up, down)[side]),
         )
         for side in (0, 1)

@@ -10,7 +10,7 @@ from timebound.scenario.model import UdpStack
 from timebound.stacks import release
 from timebound.stacks.plan import Marker, Plan, Segment, Stream, short
 from timebound.stacks.stages import Crossing, Stage
-from timebound.stacks.wire import udp_frames
+from timebound.stacks.wire import least_datagram, udp_frames
 
 FIRST_SOURCE_PORT = 20_000
 PORT = 40_000
@@ -28,6 +28,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
         together = stack.multicast and len(flow.receivers) > 1
         sets = [flow.receivers] if together else [(receiver,) for receiver in flow.receivers]
         frames = tuple(udp_frames(flow.size_bytes, plan.mtu(flow.source)))
+        smallest = None if flow.least_bytes is None else least_datagram(flow.least_bytes, plan.mtu(flow.source), frames)
         period, jitter = flow.period_ns, flow.jitter_ns
         if flow.token_bucket is not None:
             period, jitter = release.bucket_times(flow.token_bucket, sum(frames), f"flows[{index}].token_bucket")
@@ -44,6 +45,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                     frames_bytes=frames if release.is_bounded(flow) else (max(frames),),
                     period_ns=period if release.is_bounded(flow) else None,
                     jitter_ns=jitter,
+                    smallest_frame=smallest,
                     bucket=flow.token_bucket,
                     release=release.simulated(flow, frames),
                     deadline_ns=flow.deadline_ns,

@@ -25,6 +25,10 @@ DELAYED_ACK_NS = 40_000_000
 """Least delayed-ACK time of Linux (TCP_DELACK_MIN); longer ones need a round trip of that length."""
 
 
+TCP_LEAST_HEADER = 20
+"""Without options: what somebody else's TCP may send."""
+
+
 def wire_bytes(ip_packet: int) -> int:
     """Bytes on the wire of an IP packet of `ip_packet` bytes."""
     return max(ETHERNET_HEADER + ip_packet, MINIMUM_WITHOUT_FCS) + FCS + PREAMBLE_AND_GAP
@@ -35,6 +39,17 @@ def tcp_frames(message: int, mtu: int = 1500) -> list[int]:
     largest = mtu - IPV4_HEADER - TCP_HEADER
     whole, rest = divmod(message, largest)
     return [wire_bytes(mtu)] * whole + ([wire_bytes(rest + IPV4_HEADER + TCP_HEADER)] if rest else [])
+
+
+def least_segment(payload: int, *, known: bool) -> int:
+    """The least wire size of a segment with so much payload; of TCP that is not `known` it need have no timestamps."""
+    return wire_bytes(payload + IPV4_HEADER + (TCP_HEADER if known else TCP_LEAST_HEADER))
+
+
+def least_of_message(least: int, largest: int, mtu: int, *, known: bool) -> int:
+    """The least wire size of a segment of a message, or of several packets written together, of `least` to `largest` bytes: where they need
+    several segments, the last one may hold a byte."""
+    return least_segment(least if largest <= mtu - IPV4_HEADER - TCP_HEADER else min(least, 1), known=known)
 
 
 def udp_frame(payload: int) -> int:
@@ -61,6 +76,11 @@ def udp_frames(payload: int, mtu: int) -> list[int]:
     return [*frames, wire_bytes(rest + IPV4_HEADER)] if rest else frames
 
 
+def least_datagram(least: int, mtu: int, frames: tuple[int, ...]) -> int:
+    """The least wire size of a frame of datagrams with a payload of `least` bytes to as many as `frames` carry: of fragments the last may hold a byte."""
+    return udp_frames(least, mtu)[-1] if len(frames) == 1 else min(wire_bytes(IPV4_HEADER + 1), *frames)
+
+
 def varint_bytes(value: int) -> int:
     """Length of an MQTT variable byte integer (MQTT 5.0, section 1.5.5)."""
     length = 1
@@ -79,4 +99,5 @@ def mqtt_publish(topic: str, payload: int, qos: int, version5: bool) -> tuple[in
 
 MQTT_ACKNOWLEDGEMENT = 6
 """The longest PUBACK, PUBREC, PUBREL or PUBCOMP that brokers send: 4 bytes, with reason code and no properties 6."""
+MQTT_LEAST_ACKNOWLEDGEMENT = 4
 MQTT_PING = 2
