@@ -9,7 +9,8 @@ import pytest
 
 from timebound.engine import tcp
 from timebound.engine.endtoend import end_to_end
-from timebound.engine.explain import explain, pairs_of
+from timebound.engine.explain import by_method, explain, pairs_of
+from timebound.engine.methods import work_out
 from timebound.engine.predict import Prediction, predict
 from timebound.engine.runs import plan_of
 from timebound.engine.windows import wait_ns
@@ -84,6 +85,18 @@ def test_the_wait_is_jitter_of_the_segments_on_the_network() -> None:
     assert prediction.streams["video/publish"].jitter_ns == rounds.wait_ns == 2 * rounds.round_ns
     outcome = prediction.outcomes["video/publish", "b"]
     assert outcome.nominal_ns == outcome.actual_ns
+
+
+def test_the_figures_of_other_methods_count_the_waits_too() -> None:
+    prediction = predicted(cam="{kind: host, tcp: {initial-window: 10}}")
+    assert prediction.windows.waits["video/publish"] > 0
+    key = ("video/publish", "b")
+    assert work_out(prediction, "bound").outcomes[key].actual_ns == prediction.outcomes[key].actual_ns
+    printed = by_method(prediction)
+    for method in ("holistic", "calculus"):
+        figure = work_out(prediction, method).outcomes[key].actual_ns  # type: ignore[arg-type]
+        assert figure is not None and figure >= (prediction.outcomes[key].actual_ns or 0)
+        assert printed[method][key] == figure
 
 
 def test_small_messages_of_somebody_elses_tcp_keep_their_bounds() -> None:

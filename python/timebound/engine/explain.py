@@ -13,10 +13,11 @@ from typing import Any
 
 from timebound.engine.endtoend import end_to_end
 from timebound.engine.figures import micros
+from timebound.engine.methods import Safe, work_out
 from timebound.engine.predict import Prediction
 from timebound.scenario.problems import Problem, ScenarioError
 
-METHODS = ("holistic", "calculus")
+METHODS: tuple[Safe, ...] = ("holistic", "calculus")
 LEAST_SLACK = 5
 """Flows whose explanation is part of the summary."""
 MOST_NAMED = 6
@@ -31,20 +32,10 @@ def by_method(prediction: Prediction) -> Methods:
 
     Arrivals of answers (a broker forwards, a receiver acknowledges) are those of the printed bound in every method.
     """
-    found: Methods = {}
-    for method in METHODS:
-        analysis = prediction.steady.bounds({}, method)
-        found[method] = {
-            (stream["stream"], leaf["receiver"]): _waited(prediction, stream["stream"], leaf["outcome"])
-            for stream in analysis["streams"]
-            for leaf in stream["leaves"]
-        }
-    return found
-
-
-def _waited(prediction: Prediction, stream: str, outcome: dict[str, Any]) -> int | None:
-    span: int | None = outcome.get("from_actual_ns")
-    return None if span is None else span + prediction.windows.waits.get(stream, 0)
+    return {
+        method: {key: outcome.actual_ns for key, outcome in work_out(prediction, method).outcomes.items()}
+        for method in METHODS
+    }
 
 
 def pairs_of(prediction: Prediction, names: Iterable[str]) -> list[Key]:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from timebound.engine.figures import micros
 from timebound.engine.predict import Outcome, Prediction, outcomes_of
+from timebound.engine.together import Together
 
 Safe = Literal["bound", "port-by-port", "holistic", "calculus"]
 Unpromised = Literal["trajectory", "holistic-as-published", "trajectory-as-published"]
@@ -41,14 +42,23 @@ class Figures:
 
 
 def work_out(prediction: Prediction, method: Method) -> Figures:
-    """The figures of a method for the arrivals of a prediction. The jitter of answers is that which the safe bounds gave."""
+    """The figures of a method for the arrivals of a prediction. The jitter of answers is that which the safe bounds gave.
+
+    They are figures of frames. What TCP's windows hold back, and larger packets in the same segment, comes on top as it does in the bound, so that
+    figures of all methods and the bound are of the same.
+    """
     network = prediction.steady
     if method in get_args(Safe):
         analysis = network.bounds({}, method)
-        return Figures(method, "safe", outcomes_of(analysis, prediction.streams))
+        return Figures(method, "safe", _with_waits(prediction, outcomes_of(analysis, prediction.streams)))
     analysis = network.comparison(method)
-    outcomes = outcomes_of(analysis, prediction.streams)
+    outcomes = _with_waits(prediction, outcomes_of(analysis, prediction.streams))
     return Figures(method, str(analysis["safety"]), {key: _said(prediction, each) for key, each in outcomes.items()})
+
+
+def _with_waits(prediction: Prediction, outcomes: dict[tuple[str, str], Outcome]) -> dict[tuple[str, str], Outcome]:
+    together = Together(prediction.together.directions)
+    return prediction.windows.added(together.added(prediction.streams, outcomes))
 
 
 def _said(prediction: Prediction, outcome: Outcome) -> Outcome:
