@@ -84,7 +84,7 @@ def test_ports_stay_readable_and_reasons_stand_below(capsys: pytest.CaptureFixtu
     assert rows and all(len(line) <= 80 for line in rows)
     # A row for each class: nothing is folded letter by letter.
     assert len(ports) < 60
-    assert any(line.startswith("s1->s2 class 0: stream ") and "no declared arrival" in line for line in ports)
+    assert any(line.startswith("s1->s2 class 0: background ") and "no declared arrival" in line for line in ports)
 
 
 def test_a_queue_without_room_is_marked_in_its_row(capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,7 +141,9 @@ def test_a_flow_without_least_distance_leaves_nobody_at_its_broker_a_bound() -> 
     # On the network beta is above alpha; in the broker it stands in line behind it.
     found = predict(build_plan(load(text.replace("name: beta,", "name: beta, priority: 7,"))))
     reason = whole(found, "a", 1).reason
-    assert reason is not None and reason.startswith("broker b is reached by alpha/publish")
+    assert reason is not None and reason.startswith(
+        "broker b is reached by flow alpha (messages from a to b), which has no bound"
+    )
 
 
 def test_a_deadline_is_compared_with_the_whole_figure() -> None:

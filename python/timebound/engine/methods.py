@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from timebound.engine.figures import micros
+from timebound.engine.named import Named
 from timebound.engine.predict import Outcome, Prediction, outcomes_of
 from timebound.engine.together import Together
 
@@ -50,10 +51,12 @@ def work_out(prediction: Prediction, method: Method) -> Figures:
     network = prediction.steady
     if method in get_args(Safe):
         analysis = network.bounds({}, method)
-        return Figures(method, "safe", _with_waits(prediction, outcomes_of(analysis, prediction.streams)))
+        outcomes = _with_waits(prediction, outcomes_of(analysis, prediction.streams))
+        return Figures(method, "safe", Named(prediction.plan, prediction.streams).outcomes(outcomes))
     analysis = network.comparison(method)
     outcomes = _with_waits(prediction, outcomes_of(analysis, prediction.streams))
-    return Figures(method, str(analysis["safety"]), {key: _said(prediction, each) for key, each in outcomes.items()})
+    said = {key: _said(prediction, each) for key, each in outcomes.items()}
+    return Figures(method, str(analysis["safety"]), Named(prediction.plan, prediction.streams).outcomes(said))
 
 
 def _with_waits(prediction: Prediction, outcomes: dict[tuple[str, str], Outcome]) -> dict[tuple[str, str], Outcome]:

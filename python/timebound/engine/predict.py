@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from timebound.engine.core import Network
+from timebound.engine.named import Named
 from timebound.engine.orders import Orders
 from timebound.engine.servers import Servers
 from timebound.engine.together import Together
@@ -98,7 +99,7 @@ class Prediction:
             steady = Network(self.plan, _steady(self.plan, streams, self.orders), self.effort)
         outcomes = outcomes_of(steady.bounds(_overrides(later, streams)), streams, later)
         outcomes = Together(self.together.directions).added(streams, outcomes)
-        found = self.windows.observed(streams, later, outcomes)
+        found = Named(self.plan, self.streams).outcomes(self.windows.observed(streams, later, outcomes))
         return {
             # What has no bound as declared has none for later or larger frames.
             key: self.outcomes[key] if self.outcomes[key].reason else outcome
@@ -147,7 +148,7 @@ def predict(
         raise ValueError(f"paths, and networks that change, have their bounds by the method bound, not {method}")
     streams = {stream.name: stream for stream in plan.streams}
     servers, causes, windows = Servers(plan), _Causes(orders, streams), Windows.of(plan)
-    together = Together.of(streams)
+    together, named = Together.of(streams), Named(plan, streams)
     known = below or {}
     declared = dict(streams)
     rounds = 0
@@ -180,7 +181,7 @@ def predict(
             # Any fixed point is safe, so those that settle keep their bounds. Jitters that feed back grow without limit, and past the longest
             # time of a declaration at last.
             broken |= {
-                name: Outcome("no-finite-bound", reason=f"arrivals of {name} {_UNSETTLED}")
+                name: Outcome("no-finite-bound", reason=f'arrivals of stream "{name}" {_UNSETTLED}')
                 for name, jitter in later.items()
                 if rounds > MOST_ROUNDS or jitter > LONGEST_NS
             }
@@ -189,12 +190,13 @@ def predict(
             }
             if rounds > MOST_ROUNDS and held:
                 broken |= {
-                    name: Outcome("no-finite-bound", reason=f"waits of {name} for TCP's window {_UNSETTLED}")
+                    name: Outcome("no-finite-bound", reason=f'waits of stream "{name}" for TCP\'s window {_UNSETTLED}')
                     for name in windows.waits
                 }
             broken |= {
                 name: Outcome(
-                    "no-finite-bound", reason=f"several packets of {name} could share a segment, which is not declared"
+                    "no-finite-bound",
+                    reason=f'several packets of stream "{name}" could share a segment, which is not declared',
                 )
                 for name, jitter in arrivals.items()
                 if name not in broken and isinstance(jitter, int) and _meet(streams[name], jitter)
@@ -221,14 +223,15 @@ def predict(
         streams[name] = replace(streams[name], jitter_ns=jitter)
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     if not paths and not plan.scenario.events and not orders:
-        found = windows.added({key: causes.of(key, outcome) for key, outcome in outcomes.items()})
+        found = named.outcomes(windows.added({key: causes.of(key, outcome) for key, outcome in outcomes.items()}))
+        servers.name(named)
         looked_at = analysis.get("looked_at")
         return Prediction(
             plan,
             network,
             streams,
             found,
-            analysis["ports"],
+            named.ports(analysis["ports"]),
             rounds,
             network,
             servers,
@@ -245,8 +248,10 @@ def predict(
     network = Network(plan, _declaration(plan, alone), effort)
     analysis = (steady or network).bounds({})
     outcomes = together.added(streams, causes.cut(outcomes_of(analysis, streams)))
-    found = windows.added({key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()})
-    ports = loaded(plan, declared, orders, streams, analysis["ports"])
+    outcomes = windows.added({key: _said(plan, causes.of(key, outcome)) for key, outcome in outcomes.items()})
+    found = named.outcomes(outcomes)
+    servers.name(named)
+    ports = named.ports(loaded(plan, declared, orders, streams, analysis["ports"]))
     looked_at = analysis.get("looked_at")
     return Prediction(
         plan,
@@ -361,7 +366,7 @@ class _Causes:
         return self.first.get(key) or self._root(outcome)
 
     def _root(self, outcome: Outcome) -> Outcome:
-        named = re.search(r'stream "(.+?)" has no declared arrival', outcome.reason or "")
+        named = re.search(r'stream "([^"]+)" has no declared arrival', outcome.reason or "")
         return outcome if named is None else self.broken.get(named.group(1), outcome)
 
 

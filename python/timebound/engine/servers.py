@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from timebound import _core
@@ -18,6 +18,7 @@ from timebound.stacks import Plan
 from timebound.stacks.stages import Packet
 
 if TYPE_CHECKING:
+    from timebound.engine.named import Named
     from timebound.engine.predict import Outcome
 
 
@@ -80,6 +81,12 @@ class Servers:
         """No response time of this broker can be given."""
         self.responses[broker] = Response(reason=reason)
 
+    def name(self, named: Named) -> None:
+        """Gives reasons in the words of the scenario: what is known is no longer worked with."""
+        self.responses = {
+            broker: replace(response, reason=named.text(response.reason)) for broker, response in self.responses.items()
+        }
+
     def jitter(self, packet: Packet, outcomes: Mapping[tuple[str, str], Outcome]) -> int | None:
         """How much later than its nominal time a packet can arrive at its broker; None without a bound."""
         if packet.period_ns is None:
@@ -122,5 +129,5 @@ def _unbounded(packet: Packet, outcomes: Mapping[tuple[str, str], Outcome]) -> s
     """Why nothing is known of when a packet arrives, and so nothing of when the broker is done with any."""
     outcome = None if packet.stream is None else outcomes[packet.stream, packet.broker]
     why = "" if outcome is None or outcome.reason is None else f": {outcome.reason}"
-    what = packet.stream or f"a client of {packet.flow} on its host"
+    what = f"a client of {packet.flow} on its host" if packet.stream is None else f'stream "{packet.stream}"'
     return f"broker {packet.broker} is reached by {what}, which has no bound there{why}"
