@@ -1,6 +1,7 @@
 //! Demands that reach a port over the same link, and what that link can have delivered of them at most.
 
 use crate::demand::Demand;
+use timebound_model::{Speed, WireBytes};
 
 /// One of [`Line::slope`]: work on the output link per time on the input link, as 2^-32.
 pub(crate) const ONE: u64 = 1 << 32;
@@ -16,15 +17,21 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// `largest`: the longest transmission at the output; `least_input`: the shortest on the input link; `spread`: `s` above.
-    pub(crate) fn new(largest: u64, least_input: u64, spread: u64, input_bps: u64, output_bps: u64) -> Self {
-        let slope = if input_bps == output_bps {
+    /// `largest`: the longest transmission at the output; `least`: the shortest frame; `spread`: `s` above.
+    pub(crate) fn new(largest: u64, least: WireBytes, spread: u64, input: Speed, output: Speed) -> Self {
+        // Frames that take whole nanoseconds on the link are at least as far apart as they take at the same rate behind it.
+        let alike = input.rate == output.rate && (output.rounding() == 0 || !input.grain.carries);
+        let slope = if alike {
             ONE
         } else {
-            // Work on the output is bytes over its rate, and up to one nanosecond for each frame, as every transmission time is
+            // Work on the output is bytes over its rate, and up to one unit for each frame, as every transmission time is
             // rounded up.
-            let ratio = (u128::from(input_bps) << 32).div_ceil(u128::from(output_bps));
-            let rounding = u128::from(ONE).div_ceil(u128::from(least_input.max(1)));
+            let ratio = (u128::from(input.rate.0) << 32).div_ceil(u128::from(output.rate.0));
+            let least_input = input.transmission_time(least).0.saturating_sub(input.early());
+            let each = output
+                .rounding()
+                .max(output.grain.per_nano * u64::from(!output.grain.carries));
+            let rounding = (u128::from(ONE) * u128::from(each)).div_ceil(u128::from(least_input.max(1)));
             u64::try_from(ratio + rounding).unwrap_or(u64::MAX)
         };
         let line = Self { base: 0, slope };
@@ -143,11 +150,25 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use timebound_model::{Grain, Rate};
+
+    fn plain(bps: u64) -> Speed {
+        Speed {
+            rate: Rate(bps),
+            grain: Grain::default(),
+        }
+    }
 
     #[test]
     fn a_line_and_its_inverse_agree() {
         for (input, output) in [(1, 1), (1, 10), (10, 1), (3, 7), (100, 99)] {
-            let line = Line::new(1_230, 67, 55, input * 10_000_000, output * 10_000_000);
+            let line = Line::new(
+                1_230,
+                WireBytes(84),
+                55,
+                plain(input * 10_000_000),
+                plain(output * 10_000_000),
+            );
             for work in (0..40_000).step_by(37) {
                 let window = line.when(work);
                 assert!(line.at(window) >= work);
@@ -187,8 +208,8 @@ mod tests {
                 })
                 .collect();
             let largest = sizes.iter().map(|b| transmission(*b, output)).max().unwrap_or(0);
-            let least = sizes.iter().map(|b| transmission(*b, input)).min().unwrap_or(0);
-            let line = Line::new(largest, least, 0, input, output);
+            let least = sizes.iter().min().map_or(0, |bytes| *bytes as u32);
+            let line = Line::new(largest, WireBytes(least), 0, plain(input), plain(output));
             for first in 0..sizes.len() {
                 let (mut window, mut work) = (0, transmission(sizes[first], output));
                 assert!(work <= line.at(0));

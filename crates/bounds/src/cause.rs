@@ -176,7 +176,11 @@ pub(crate) fn no_share(network: &Network, level: &Level) -> Cause {
 
 /// Why a level has no bound: its delays have no end in sight.
 pub(crate) fn too_late(network: &Network, port: PortId) -> Cause {
-    let text = format!("delays at port {} exceed {HORIZON} ns", network.port_name(port));
+    let text = format!(
+        "delays at port {} exceed {} ns",
+        network.port_name(port),
+        HORIZON / network.per_nano()
+    );
     Cause::new(Kind::NoFiniteBound, port, text)
 }
 

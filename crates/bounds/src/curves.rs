@@ -23,7 +23,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use timebound_model::{Network, WireBytes};
 
-const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 /// Instants at which two ways to bundle a group are compared.
 const INSTANTS: usize = 32;
 
@@ -274,18 +273,19 @@ impl Part {
         let slot = &layout.slots[self.slots[0] as usize];
         let port = layout.levels[slot.level as usize].port;
         let (out, link) = (
-            network.ports[port.index()].rate,
-            network.ports[self.link as usize].rate,
+            network.ports[port.index()].speed(),
+            network.ports[self.link as usize].speed(),
         );
-        let least = link.transmission_time(WireBytes(self.least)).0;
+        // Ways that take no time are counted as such where a frame is served as if it had come before it was sent.
+        let spread = spread.saturating_add(network.ports[port.index()].speed().slack().0);
         if self.least == self.largest {
             // Rounded down: no two frames are nearer, however a port rounds.
-            let distance = u128::from(self.least) * NANOS_PER_SECOND_AND_BYTE / u128::from(link.0);
+            let distance = u128::from(self.least) * link.ticks_per_byte() / u128::from(link.rate.0);
             let distance = u64::try_from(distance).unwrap_or(u64::MAX);
             piece.train = Some(Train::new(slot.own, distance, spread));
         } else {
             let largest = out.transmission_time(WireBytes(self.largest)).0;
-            piece.line = Some(Line::new(largest, least, spread, link.0, out.0));
+            piece.line = Some(Line::new(largest, WireBytes(self.least), spread, link, out));
         }
     }
 }

@@ -18,6 +18,7 @@ mod parts;
 pub use parts::{BlockedBy, Blocking, Credit, Explanation, HopExplanation, Interference, Parts};
 
 use crate::demand::Effort;
+use crate::exact::Exact;
 use crate::layout::{Flow, Layout, crossing};
 use crate::level::Scratch;
 use crate::options::{Method, Options};
@@ -62,12 +63,13 @@ pub fn explain(
     stream: StreamId,
     leaf: usize,
 ) -> Result<Explanation, NotExplained> {
-    Explainer::new(network, options).explain(stream, leaf)
+    Explainer::new(&Exact::of(network), options).explain(stream, leaf)
 }
 
 /// One analysis, kept to explain many of its bounds.
 #[derive(Debug)]
 pub struct Explainer<'a> {
+    exact: &'a Exact<'a>,
     pass: Propagation<'a>,
     method: Method,
     analysis: Analysis,
@@ -75,10 +77,11 @@ pub struct Explainer<'a> {
 
 impl<'a> Explainer<'a> {
     #[must_use]
-    pub fn new(network: &'a Network, options: &Options) -> Self {
-        let pass = crate::settle(network, options);
-        let analysis = report::assemble(&pass, options.threads.max(1));
+    pub fn new(exact: &'a Exact<'a>, options: &Options) -> Self {
+        let pass = crate::settle(exact.network(), &exact.options(options));
+        let analysis = exact.rounded(report::assemble(&pass, options.threads.max(1)));
         Self {
+            exact,
             pass,
             method: options.method,
             analysis,
@@ -107,6 +110,7 @@ impl<'a> Explainer<'a> {
             from_nominal,
             from_actual,
             best_whole,
+            hops: ref rounded,
             ..
         } = found.outcome
         else {
@@ -118,7 +122,11 @@ impl<'a> Explainer<'a> {
             .slowest(stream, declared.tree.leaves[leaf].hop)
             .ok_or(NotExplained::NoSuchLeaf)?;
         let hops = (0..path.len())
-            .map(|position| self.hop(flow, &path, position))
+            .map(|position| {
+                let mut hop = self.hop(flow, &path, position);
+                self.exact.round_explained(&mut hop, rounded.get(position));
+                hop
+            })
             .collect();
         Ok(Explanation {
             stream: declared.name.clone(),

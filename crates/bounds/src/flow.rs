@@ -3,7 +3,7 @@
 use crate::bundle::Line;
 use crate::options::Options;
 use crate::service::bucket::{Envelope, burst_time};
-use timebound_model::{Arrival, Network, Port, Rate, Span, Stream, StreamId, WireBytes};
+use timebound_model::{Arrival, Network, Port, Span, Speed, Stream, StreamId, WireBytes};
 
 /// Frames of one size of one stream.
 #[derive(Debug)]
@@ -27,10 +27,10 @@ pub(crate) struct Flow {
 
 impl Flow {
     /// Transmission time of a frame and of all that a release brings.
-    pub(crate) fn passage(&self, rate: Rate) -> (u64, u64) {
-        let own = rate.transmission_time(self.bytes).0;
+    pub(crate) fn passage(&self, speed: Speed) -> (u64, u64) {
+        let own = speed.transmission_time(self.bytes).0;
         let weight = match &self.envelope {
-            Some(envelope) => envelope.weight(rate),
+            Some(envelope) => envelope.weight(speed),
             None => own.saturating_mul(self.multiplicity),
         };
         (own, weight)
@@ -41,7 +41,7 @@ impl Flow {
         if self.least == self.bytes {
             return own;
         }
-        port.rate.transmission_time(self.least).0.min(own)
+        port.transmission_time(self.least).0.min(own)
     }
 }
 
@@ -78,15 +78,17 @@ pub(crate) fn shaping(network: &Network, input: &Port, port: &Port, frames: Fram
     let spread = input
         .impairments
         .greatest_jitter()
+        .saturating_add(input.speed().slack())
+        .saturating_add(port.speed().slack())
         .saturating_add(node.switching_max.saturating_sub(node.switching_min))
         .saturating_add(only(frames.any_copied, node.replication_max))
         .saturating_sub(only(frames.all_copied, node.replication_min));
     Line::new(
-        port.rate.transmission_time(WireBytes(frames.largest)).0,
-        input.rate.transmission_time(WireBytes(frames.least)).0,
+        port.transmission_time(WireBytes(frames.largest)).0,
+        WireBytes(frames.least),
         spread.0,
-        input.rate.0,
-        port.rate.0,
+        input.speed(),
+        port.speed(),
     )
 }
 
@@ -94,6 +96,17 @@ pub(crate) fn shaping(network: &Network, input: &Port, port: &Port, frames: Fram
 pub(crate) fn crossing(port: &timebound_model::Port) -> Span {
     port.propagation
         .saturating_add(port.impairments.greatest_jitter())
+        .saturating_add(port.speed().slack())
+}
+
+/// The earliest arrival in the queue of `next`, but for switching, of a frame that begins to be sent over `link` at this time and takes `own`. No frame
+/// is there before its release.
+pub(crate) fn soonest(begins: u64, own: u64, link: &Port, next: &Port) -> u64 {
+    let early = link.speed().early().saturating_add(next.speed().slack().0);
+    begins
+        .saturating_add(own)
+        .saturating_add(link.propagation.0)
+        .saturating_sub(early)
 }
 
 pub(crate) fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std::ops::Range<usize>>) {
@@ -105,7 +118,7 @@ pub(crate) fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std
         let first = flows.len();
         let id = StreamId::new(index);
         let observed = options.jitter_override.get(&id).copied().unwrap_or(Span::ZERO);
-        flows_of_stream(stream, id, observed, &mut sizes, &mut flows);
+        flows_of_stream(stream, id, (observed, network.per_nano()), &mut sizes, &mut flows);
         for flow in &mut flows[first..] {
             flow.first_hop = first_hop;
             first_hop += stream.tree.hops.len();
@@ -115,11 +128,11 @@ pub(crate) fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std
     (flows, flows_of)
 }
 
-/// Adds the flows of one stream; where their hops lie is up to the caller.
+/// Adds the flows of one stream, in ticks; where their hops lie is up to the caller.
 pub(crate) fn flows_of_stream(
     stream: &Stream,
     id: StreamId,
-    observed: Span,
+    (observed, per_nano): (Span, u64),
     sizes: &mut Vec<WireBytes>,
     flows: &mut Vec<Flow>,
 ) {
@@ -146,11 +159,11 @@ pub(crate) fn flows_of_stream(
             });
         }
     }
-    flows.extend(bucket(stream, id, observed));
+    flows.extend(bucket(stream, id, observed, per_nano));
 }
 
 /// The flow that covers a token bucket; its jitter stands for the burst, and is no lateness.
-fn bucket(stream: &Stream, id: StreamId, observed: Span) -> Option<Flow> {
+fn bucket(stream: &Stream, id: StreamId, observed: Span, per_nano: u64) -> Option<Flow> {
     let Arrival::TokenBucket {
         rate,
         burst_bytes,
@@ -160,8 +173,8 @@ fn bucket(stream: &Stream, id: StreamId, observed: Span) -> Option<Flow> {
     else {
         return None;
     };
-    let burst = burst_time(rate, burst_bytes).max(observed.0);
-    let envelope = Envelope::new(rate, burst, min_frame, max_frame);
+    let burst = burst_time(rate, burst_bytes, per_nano).max(observed.0);
+    let envelope = Envelope::new(rate, (burst, per_nano), min_frame, max_frame);
     Some(Flow {
         stream: id,
         period: envelope.period,

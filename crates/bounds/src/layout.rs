@@ -11,7 +11,7 @@
 use crate::bundle::Line;
 use crate::demand::Demand;
 use crate::flow::flows;
-pub(crate) use crate::flow::{Flow, Frames, crossing, flows_of_stream, shaping};
+pub(crate) use crate::flow::{Flow, Frames, crossing, flows_of_stream, shaping, soonest};
 use crate::options::{Method, Options};
 use crate::special::{passes, sorts};
 use timebound_model::{Arrival, Class, Discipline, Network, PortId, StreamId, WireBytes};
@@ -159,7 +159,7 @@ impl Layout {
         let best_effort = network
             .ports
             .iter()
-            .map(|port| port.rate.transmission_time(bytes).0)
+            .map(|port| port.transmission_time(bytes).0)
             .collect();
         let mut layout = Self {
             flows,
@@ -277,7 +277,6 @@ impl Layout {
         };
         let largest = below.iter().copied().max().unwrap_or(0);
         let frame = network.ports[port.index()]
-            .rate
             .transmission_time(WireBytes(largest))
             .0;
         Level {
@@ -309,14 +308,14 @@ impl Layout {
             .collect();
         for flow in &self.flows {
             let stream = &network.streams[flow.stream.index()];
-            let (mut rate, mut own, mut weight, mut share) = (None, 0, 0, 0);
+            let (mut speed, mut own, mut weight, mut share) = (None, 0, 0, 0);
             for (position, hop) in stream.tree.hops.iter().enumerate() {
                 let port = &network.ports[hop.port.index()];
                 if passes(network, port) {
-                    (rate, own, weight, share) = (None, 0, 0, 0);
-                } else if rate != Some(port.rate) {
-                    rate = Some(port.rate);
-                    (own, weight) = flow.passage(port.rate);
+                    (speed, own, weight, share) = (None, 0, 0, 0);
+                } else if speed != Some(port.speed()) {
+                    speed = Some(port.speed());
+                    (own, weight) = flow.passage(port.speed());
                     share = Demand::share_of(flow.period, weight);
                 }
                 let slot = self.slot_of[flow.first_hop + position] as usize;
@@ -332,11 +331,12 @@ impl Layout {
                 let (least, greatest) = network.switching(stream.tree.hops[parent as usize]);
                 let parent = self.slot_of[flow.first_hop + parent as usize];
                 let before = &self.slots[parent as usize];
-                let earliest = before
-                    .earliest
-                    .saturating_add(flow.quickest(before.own, link))
-                    .saturating_add(link.propagation.0)
-                    .saturating_add(least.0);
+                let earliest = soonest(
+                    before.earliest.saturating_add(least.0),
+                    flow.quickest(before.own, link),
+                    link,
+                    port,
+                );
                 let traversal = crossing(link).saturating_add(greatest).0;
                 let slot = &mut self.slots[slot];
                 (slot.parent, slot.earliest, slot.traversal) = (parent, earliest, traversal);

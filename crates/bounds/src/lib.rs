@@ -9,6 +9,7 @@ mod bundle;
 mod cause;
 mod curves;
 mod demand;
+mod exact;
 mod explain;
 mod flow;
 mod layout;
@@ -32,6 +33,7 @@ mod utilisation;
 pub use admission::{
     Admission, AdmissionOptions, Admitted, Alternatives, Breach, Decision, Joined, Misuse, Refusal,
 };
+pub use exact::Exact;
 pub use explain::{
     BlockedBy, Blocking, Credit, Explainer, Explanation, HopExplanation, Interference, NotExplained, Parts,
     explain,
@@ -60,7 +62,9 @@ use timebound_model::Network;
 /// [`Method::PortByPort`] works out both and takes the less. It is settled by one pass. [`Method::Bound`] starts from it.
 #[must_use]
 pub fn analyse(network: &Network, options: &Options) -> Analysis {
-    report::assemble(&settle(network, options), options.threads.max(1))
+    let exact = Exact::of(network);
+    let pass = settle(exact.network(), &exact.options(options));
+    exact.rounded(report::assemble(&pass, options.threads.max(1)))
 }
 
 /// All that an analysis works out.

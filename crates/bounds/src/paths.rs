@@ -2,9 +2,10 @@
 //!
 //! The room of [`crate::trajectory`] and [`crate::published`]; the port-by-port methods have a layout of their own.
 
+use crate::flow::crossing;
 use crate::options::Options;
 use std::collections::BTreeMap;
-use timebound_model::{Arrival, Discipline, Hop, Network, PortId, Span, StreamId, WireBytes};
+use timebound_model::{Arrival, Discipline, Hop, Network, Port, PortId, Span, StreamId, WireBytes};
 
 /// No place.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -147,11 +148,11 @@ impl Paths {
         for hop in &stream.tree.hops {
             let port = &network.ports[hop.port.index()];
             let node = &network.nodes[port.node.index()];
-            let transmission = port.rate.transmission_time(bytes).0;
+            let transmission = port.transmission_time(bytes).0;
             let sorts = port.discipline != Discipline::Fifo;
             let parent = hop.parent.map_or(NONE, |parent| first_place + parent);
             let before = hop.parent.map(|parent| stream.tree.hops[parent as usize]);
-            let (earliest, lag) = self.start(network, costs, parent, before);
+            let (earliest, lag) = self.start(network, costs, parent, (before, port));
             self.at[hop.port.index()].push(self.places.len() as u32);
             self.places.push(Place {
                 flow,
@@ -159,7 +160,7 @@ impl Paths {
                 parent,
                 class: if sorts { stream.class.0.min(7) } else { 0 },
                 transmission,
-                quickest: port.rate.transmission_time(stream.least_of(bytes)).0,
+                quickest: port.transmission_time(stream.least_of(bytes)).0,
                 cost: match costs {
                     Costs::Transmission => transmission,
                     Costs::Switching => {
@@ -175,7 +176,13 @@ impl Paths {
     }
 
     /// Smin of a place at `port`, and its lag.
-    fn start(&self, network: &Network, costs: Costs, parent: u32, hop: Option<Hop>) -> (u64, (u64, u64)) {
+    fn start(
+        &self,
+        network: &Network,
+        costs: Costs,
+        parent: u32,
+        (hop, port): (Option<Hop>, &Port),
+    ) -> (u64, (u64, u64)) {
         let Some((before, hop)) = self.places.get(parent as usize).zip(hop) else {
             return (0, (0, 0));
         };
@@ -183,12 +190,8 @@ impl Paths {
         let (switching_min, switching_max) = network.switching(hop);
         let (served, lag) = match costs {
             Costs::Transmission => {
-                let jitter = link.impairments.greatest_jitter();
                 let least = link.propagation.saturating_add(switching_min);
-                let greatest = link
-                    .propagation
-                    .saturating_add(jitter)
-                    .saturating_add(switching_max);
+                let greatest = crossing(link).saturating_add(switching_max);
                 (before.quickest, (least.0, greatest.0))
             }
             Costs::Switching => {
@@ -197,7 +200,12 @@ impl Paths {
                 (from.switching_min.0, (sent, sent))
             }
         };
+        let early = link.speed().early().saturating_add(port.speed().slack().0);
         let earliest = before.earliest.saturating_add(served).saturating_add(lag.0);
+        let (earliest, lag) = (
+            earliest.saturating_sub(early),
+            (lag.0.saturating_sub(early), lag.1),
+        );
         (earliest, lag)
     }
 
@@ -212,7 +220,7 @@ impl Paths {
         if options.assume_best_effort && network.best_effort_frame.0 > 0 {
             for (extremes, port) in self.extremes.iter_mut().zip(&network.ports) {
                 extremes.best_effort = match costs {
-                    Costs::Transmission => port.rate.transmission_time(network.best_effort_frame).0,
+                    Costs::Transmission => port.transmission_time(network.best_effort_frame).0,
                     Costs::Switching => network.nodes[port.node.index()].switching_max.0,
                 };
             }

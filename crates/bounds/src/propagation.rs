@@ -308,8 +308,9 @@ impl<'a> Propagation<'a> {
         } else {
             let port = self.layout.levels[data.level as usize].port;
             let text = format!(
-                "arrivals at port {} are later than {HORIZON} ns",
-                self.network.port_name(port)
+                "arrivals at port {} are later than {} ns",
+                self.network.port_name(port),
+                HORIZON / self.network.per_nano()
             );
             self.settled
                 .add_cause(Cause::new(Kind::NoFiniteBound, port, text))

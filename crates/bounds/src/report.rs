@@ -10,9 +10,7 @@ use crate::settled::PortWork;
 use crate::special::{is_special, passes, sorts};
 use std::ops::Range;
 use std::sync::Arc;
-use timebound_model::{Class, Leaf, Network, PortId, Rate, Span, StreamId, WireBytes};
-
-const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
+use timebound_model::{Class, Leaf, Network, PortId, Span, Speed, StreamId, WireBytes};
 
 /// On so many threads; the result does not depend on it.
 pub(crate) fn assemble(pass: &Propagation<'_>, threads: usize) -> Analysis {
@@ -196,7 +194,9 @@ fn earliest_at_leaf(pass: &Propagation<'_>, slot: usize) -> Span {
     let port = &pass.network.ports[pass.layout.levels[slot.level as usize].port.index()];
     let flow = &pass.layout.flows[slot.flow as usize];
     Span(slot.earliest)
-        .saturating_add(Span(flow.quickest(slot.own, port)))
+        .saturating_add(Span(
+            flow.quickest(slot.own, port).saturating_sub(port.speed().early()),
+        ))
         .saturating_add(port.propagation)
 }
 
@@ -227,9 +227,9 @@ pub(crate) fn whole<'f>(
         if passes(network, port) {
             return 0;
         }
-        let all = u128::from(bytes) * NANOS_PER_SECOND_AND_BYTE / u128::from(port.rate.0.max(1));
+        let all = u128::from(bytes) * port.speed().ticks_per_byte() / u128::from(port.rate.0.max(1));
         let all = u64::try_from(all).unwrap_or(u64::MAX);
-        all.saturating_sub(port.rate.transmission_time(least).0)
+        all.saturating_sub(port.transmission_time(least).0)
     };
     best_case.saturating_add(Span(path.map(behind_the_first).max().unwrap_or(0)))
 }
@@ -277,14 +277,14 @@ fn port_reason(pass: &Propagation<'_>, id: PortId, lowest: Option<usize>) -> Opt
     lowest.and_then(|level| pass.settled.causes().text(pass.settled.level_cause(level)))
 }
 
-/// Work in nanoseconds as bytes that wait. Of a frame in transmission the unsent rest is counted, so the result covers what waits. Every
+/// Work in ticks as bytes that wait. Of a frame in transmission the unsent rest is counted, so the result covers what waits. Every
 /// transmission time is rounded up, so the bytes sent in that time at the full rate are no fewer than those that wait.
 fn bytes(pass: &Propagation<'_>, id: PortId, pending: u64) -> Option<u64> {
-    bytes_at(pass.network.ports[id.index()].rate, pending)
+    bytes_at(pass.network.ports[id.index()].speed(), pending)
 }
 
-pub(crate) fn bytes_at(rate: Rate, pending: u64) -> Option<u64> {
-    u64::try_from(u128::from(pending) * u128::from(rate.0) / NANOS_PER_SECOND_AND_BYTE).ok()
+pub(crate) fn bytes_at(speed: Speed, pending: u64) -> Option<u64> {
+    u64::try_from(u128::from(pending) * u128::from(speed.rate.0) / speed.ticks_per_byte()).ok()
 }
 
 fn class_results(pass: &Propagation<'_>, work: &PortWork, id: PortId) -> Vec<ClassResult> {

@@ -15,7 +15,6 @@ use crate::settled::{Outcome, PortWork, Settled};
 use std::ops::Range;
 use timebound_model::{Discipline, Network, NodeKind, Port, PortId, WireBytes};
 
-const NANOS_PER_SECOND_AND_BYTE: u128 = 8_000_000_000;
 /// Steps that one level may cost before straight lines take the place of its staircases.
 const STEPS: u64 = 1 << 20;
 /// With more sizes than this in a class, all get the response of the least one, which is the longest.
@@ -68,7 +67,7 @@ impl Special<'_> {
 
     fn time(&self, bytes: u64) -> u64 {
         let bytes = WireBytes(u32::try_from(bytes).unwrap_or(u32::MAX));
-        self.port().rate.transmission_time(bytes).0
+        self.port().transmission_time(bytes).0
     }
 
     /// What each frame waits for on a half-duplex medium: the largest frame of every other sender, best effort included.
@@ -82,7 +81,7 @@ impl Special<'_> {
         });
         let longest = others.map(|(other, index)| {
             let declared = self.layout.ports[index].largest_frame();
-            let declared = other.rate.transmission_time(WireBytes(declared)).0;
+            let declared = other.transmission_time(WireBytes(declared)).0;
             declared.max(self.layout.best_effort[index])
         });
         longest.fold(0, u64::saturating_add)
@@ -94,7 +93,7 @@ impl Special<'_> {
             let demand = self.work.demand(slot);
             let flow = &self.layout.flows[self.layout.slots[slot].flow as usize];
             let weight = match &flow.envelope {
-                Some(envelope) => envelope.weight_with(self.port().rate, turn),
+                Some(envelope) => envelope.weight_with(self.port().speed(), turn),
                 None => demand
                     .weight()
                     .saturating_add(turn.saturating_mul(flow.multiplicity)),
@@ -115,7 +114,7 @@ impl Special<'_> {
         }
         let port = self.port();
         let room = port.slots.as_ref().map_or(u128::MAX, |slots| {
-            u128::from(slots.longest().0) * u128::from(port.rate.0) / NANOS_PER_SECOND_AND_BYTE
+            u128::from(slots.longest().0) * u128::from(port.rate.0) / port.speed().ticks_per_byte()
         });
         let fits = u64::try_from(room).unwrap_or(u64::MAX);
         u64::from(self.network.best_effort_frame.0).min(fits)

@@ -328,6 +328,39 @@ fn two_streams_part_where_there_are_two_ways() {
     assert!(routing.exact && routing.all_ways);
 }
 
+/// 90 bytes take 7.2 ns at 100 Gbit/s: counted as 8, the way over s1 was fuller (50 %) than the one over s2 (48 %), and was left.
+#[test]
+fn a_fast_link_is_no_fuller_than_its_bits() {
+    let mut builder = square(0);
+    builder.declaration.streams.clear();
+    let hosts = [("m1", "s1"), ("k1", "s3"), ("m2", "s2"), ("k2", "s3")];
+    let mut builder = hosts
+        .iter()
+        .fold(builder, |builder, (host, switch)| {
+            builder.host(host).link(host, switch)
+        })
+        .stream("left", 3, ("m1", &["k1"]), (16, 0, &[90]))
+        .stream("right", 3, ("m2", &["k2"]), (100, 0, &[48]))
+        .stream("one", 3, ("one", &["sink1"]), (100_000, 0, &[90]));
+    for link in &mut builder.declaration.links {
+        let rate = if link.a == "s2" || link.b == "s2" {
+            8_000_000_000
+        } else {
+            100_000_000_000
+        };
+        (link.forward.rate_bps, link.backward.rate_bps) = (rate, rate);
+    }
+    let network = builder.network();
+    let mut task = Task::per_stream(&network);
+    task.options = alone();
+    (task.bundles[0].fixed, task.bundles[1].fixed) = (true, true);
+    let routing = run_with(&network, &task, &wanted(Limits::default()))
+        .routing
+        .expect("asked for");
+    assert!(routing.ways.is_empty());
+    assert_eq!(routing.after.expect("traffic").parts, 480_000_000_000);
+}
+
 #[test]
 fn what_is_fixed_or_undeclared_stays() {
     let builder = square(0).unbounded("bulk", 0, ("one", &["sink2"]), 100);

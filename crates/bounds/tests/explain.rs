@@ -5,7 +5,8 @@ mod support;
 use support::random::builder;
 use support::{BYTE_PER_NANO, Builder, Draws};
 use timebound_bounds::{
-    BlockedBy, Explainer, Explanation, Interference, Method, NotExplained, Options, Outcome, analyse, explain,
+    BlockedBy, Exact, Explainer, Explanation, Interference, Method, NotExplained, Options, Outcome, analyse,
+    explain,
 };
 use timebound_model::{Class, Network, Span, StreamId, WireBytes};
 
@@ -82,7 +83,8 @@ fn the_parts_add_up_for_random_networks_and_every_method() {
         let assume = draws.chance(50);
         for method in METHODS {
             let options = options(method, assume);
-            let explainer = Explainer::new(&network, &options);
+            let exact = Exact::of(&network);
+            let explainer = Explainer::new(&exact, &options);
             let analysis = analyse(&network, &options);
             assert_eq!(&analysis, explainer.analysis());
             for (stream, result) in analysis.streams.iter().enumerate() {
@@ -361,7 +363,8 @@ fn lines_in_place_of_staircases_add_up_too() {
     let mut lines = 0;
     for method in METHODS {
         let options = options(method, true);
-        let explainer = Explainer::new(&network, &options);
+        let exact = Exact::of(&network);
+        let explainer = Explainer::new(&exact, &options);
         for stream in 0..40 {
             let explained = explainer.explain(StreamId::new(stream), 0).expect("a bound");
             adds_up(

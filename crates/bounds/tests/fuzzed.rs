@@ -102,7 +102,8 @@ fn thousands_of_streams_of_one_nanosecond_are_refused() {
 /// Nearly all of the port, periods that share nothing, jitters of days: the computing limit ends it, and a bound comes out.
 #[test]
 fn busy_periods_without_end_have_a_bound() {
-    let mut builder = Builder::new(10_000_000_000_000, 0)
+    // A frame takes one nanosecond.
+    let mut builder = Builder::new(672_000_000_000, 0)
         .host("a")
         .host("b")
         .link("a", "b");

@@ -9,6 +9,7 @@ use crate::slab::{List, NONE};
 use crate::wiring::Wiring;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use timebound_model::units::Remainder;
 use timebound_model::{Impairments, Network, NodeKind, PortId, Rate, Slots};
 
 /// What a port has done since the fabric was made or reset.
@@ -36,6 +37,11 @@ pub struct PortCounters {
 pub(crate) struct PortState {
     pub(crate) queues: Queues,
     pub(crate) rate: Rate,
+    /// Do frames take over what their predecessors leave of a nanosecond?
+    pub(crate) carries: bool,
+    /// Would they at some rates?
+    pub(crate) may_carry: bool,
+    pub(crate) remainder: Remainder,
     pub(crate) propagation: u64,
     pub(crate) buffer: u64,
     /// The frame that is being sent.
@@ -104,6 +110,9 @@ impl PortState {
         let mut state = Self {
             queues: Queues::new(&port.discipline),
             rate: port.rate,
+            carries: network.carries(id),
+            may_carry: network.may_carry(id),
+            remainder: Remainder::default(),
             propagation: port.propagation.0,
             buffer: port.buffer_bytes,
             sending: NONE,
@@ -175,6 +184,8 @@ impl PortState {
         let port = &network.ports[id.index()];
         self.queues.clear();
         self.rate = port.rate;
+        self.carries = network.carries(id);
+        self.remainder = Remainder::default();
         self.propagation = port.propagation.0;
         (self.sending, self.sending_since) = (NONE, 0);
         (self.spoiled, self.down, self.requested) = (false, false, false);
@@ -193,6 +204,13 @@ impl PortState {
             rules.reseed(&wiring.rule_names[id.index()], seed);
         }
         self.impair(&port.impairments, wiring, id, seed, 0);
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+        self.remainder.forget();
+        // Media, slots and ways out of segments stay with whole nanoseconds.
+        self.carries = self.may_carry && !rate.is_whole();
     }
 
     /// What arrives at its peer is not held there: the peer is not ours, and takes its own time.

@@ -347,3 +347,28 @@ fn corruption_damages_or_drops() {
         assert_eq!(log.dropped.is_empty(), !drops);
     }
 }
+
+/// Each frame by itself would take 20,161 ns: the last one would be over 13 us late.
+#[test]
+fn sixteen_thousand_packets_on_an_overloaded_line_end_when_their_bits_do() {
+    let frames: Vec<(u64, u8, u32)> = (0..16_000).map(|_| (0, 0, 84)).collect();
+    let log = run(&wire(direction(33_333_333, 0)), &[], &frames);
+    // 16,000 x 672 bits at 33.333333 Mbit/s are 322,560,003.2256 ns.
+    assert_eq!(log.sent.last(), Some(&(15_999, log.sent[15_998].2, 322_560_004)));
+    assert_eq!(log.sent[0], (0, 0, 20_161));
+}
+
+/// 90 bytes take 7.2 ns at 100 Gbit/s: after the fifth frame nothing is left over.
+#[test]
+fn what_a_frame_leaves_of_a_nanosecond_is_the_next_ones() {
+    let ended = |changes: &[(u64, Change)], frames: &[(u64, u8, u32)]| -> Vec<u64> {
+        let log = run(&wire(direction(100_000_000_000, 0)), changes, frames);
+        log.sent.iter().map(|sent| sent.2).collect()
+    };
+    let frame = |at: u64| (at, 0, 90);
+    assert_eq!(ended(&[], &[frame(0); 6]), [8, 15, 22, 29, 36, 44]);
+    // A pause begins anew, and so does another rate.
+    assert_eq!(ended(&[], &[frame(0), frame(0), frame(16)]), [8, 15, 24]);
+    let twice = [(3, Change::Rate(OUT, Rate(200_000_000_000)))];
+    assert_eq!(ended(&twice, &[frame(0); 3]), [8, 12, 16]);
+}

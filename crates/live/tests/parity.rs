@@ -109,7 +109,9 @@ fn an_emulated_run_replayed_in_the_simulator_departs_at_the_same_times() {
     // Two halves at a time would measure each other; one after the other they take half a second each.
     for (name, queue, impairments) in list {
         let folder = Folder::new(&format!("parity-{name}"));
-        let mut forward = direction(5_000_000, 2_000_000, impairments);
+        // At one of the rates frames take no whole nanoseconds, and take over what others leave of them.
+        let rate = if name == "fifo" { 3_333_333 } else { 5_000_000 };
+        let mut forward = direction(rate, 2_000_000, impairments);
         forward["queue"] = queue;
         forward["buffer_bytes"] = json!(20_000);
         if name.starts_with("trace") {

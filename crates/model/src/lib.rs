@@ -21,4 +21,4 @@ pub use network::{
 };
 pub use slots::Slots;
 pub use trace::Trace;
-pub use units::{Class, Rate, Span, Time, WireBytes};
+pub use units::{Class, Grain, Rate, Span, Speed, Time, WireBytes};

@@ -5,7 +5,7 @@ use crate::ids::{LinkId, MediumId, NodeId, PortId, StreamId};
 use crate::routes::Routes;
 use crate::slots::Slots;
 use crate::trace::Trace;
-use crate::units::{Class, Rate, Span, Time, WireBytes};
+use crate::units::{Class, Grain, Rate, Span, Speed, Time, WireBytes};
 use serde::Serialize;
 
 /// A checked network with its streams.
@@ -65,6 +65,9 @@ pub struct Port {
     pub reverse: PortId,
     pub link: LinkId,
     pub rate: Rate,
+    /// The unit of this port's times: nanoseconds, but where an analysis looks closer.
+    #[serde(skip)]
+    pub grain: Grain,
     /// Propagation delay, one way.
     pub propagation: Span,
     pub discipline: Discipline,
@@ -282,7 +285,42 @@ impl Tree {
     }
 }
 
+impl Port {
+    #[must_use]
+    pub const fn speed(&self) -> Speed {
+        Speed {
+            rate: self.rate,
+            grain: self.grain,
+        }
+    }
+    /// See [`Speed::transmission_time`].
+    #[must_use]
+    pub fn transmission_time(&self, bytes: WireBytes) -> Span {
+        self.speed().transmission_time(bytes)
+    }
+}
+
 impl Network {
+    /// Ticks per nanosecond of all times, see [`Grain`].
+    #[must_use]
+    pub fn per_nano(&self) -> u64 {
+        self.ports.first().map_or(1, |port| port.grain.per_nano)
+    }
+    /// Do frames of this port take over what their predecessors leave of a nanosecond? Media and slots are given for whole ones, and out of a
+    /// segment nothing is sent a second time.
+    #[must_use]
+    pub fn carries(&self, id: PortId) -> bool {
+        !self.ports[id.index()].rate.is_whole() && self.may_carry(id)
+    }
+    /// The same at rates at which something is left.
+    #[must_use]
+    pub fn may_carry(&self, id: PortId) -> bool {
+        let port = &self.ports[id.index()];
+        port.medium.is_none()
+            && port.slots.is_none()
+            && port.trace.is_none()
+            && self.nodes[port.node.index()].kind != NodeKind::Segment
+    }
     /// The stream of this name.
     #[must_use]
     pub fn stream(&self, name: &str) -> Option<StreamId> {

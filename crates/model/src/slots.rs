@@ -51,6 +51,17 @@ impl Slots {
         })
     }
 
+    /// With all times so many times as long; `None` where they become too long.
+    #[must_use]
+    pub fn times(&self, factor: u64) -> Option<Self> {
+        let slots = self.slots.iter();
+        let slots = slots.map(|slot| Some((slot.0.checked_mul(factor)?, slot.1.checked_mul(factor)?)));
+        Some(Self {
+            cycle: self.cycle.checked_mul(factor)?,
+            slots: slots.collect::<Option<_>>()?,
+        })
+    }
+
     #[must_use]
     pub const fn cycle(&self) -> Span {
         Span(self.cycle)

@@ -91,26 +91,166 @@ impl Span {
 }
 
 impl Rate {
-    /// Transmission time of `bytes`, rounded up to the next nanosecond: a port is never faster than its rate.
+    /// Transmission time of `bytes` alone, rounded up to the next nanosecond: a port is never faster than its rate. What is too much is
+    /// [`Rate::transmission`]'s to say.
     ///
     /// # Panics
     /// If the rate is zero (a compiled network has none).
     #[inline]
     #[must_use]
     pub const fn transmission_time(self, bytes: WireBytes) -> Span {
+        self.transmission(bytes).0
+    }
+
+    /// Transmission time of `bytes` in whole nanoseconds, and how much of the last one is left over, in nanoseconds over the rate. The next
+    /// frame of a busy port begins with what is left over.
+    ///
+    /// # Panics
+    /// As [`Rate::transmission_time`].
+    #[inline]
+    #[must_use]
+    pub const fn transmission(self, bytes: WireBytes) -> (Span, u64) {
         // u32 bytes * 8 * 1e9 can pass 2^64, but only for sizes that the compiler refuses: the wide way is never hot.
         let bits = bytes.0 as u64 * 8;
         match bits.checked_mul(NANOS_PER_SECOND) {
-            Some(scaled) => Span(scaled.div_ceil(self.0)),
+            Some(scaled) => {
+                let (whole, rest) = (scaled / self.0, scaled % self.0);
+                match rest {
+                    0 => (Span(whole), 0),
+                    _ => (Span(whole + 1), self.0 - rest),
+                }
+            }
             None => {
                 let wide = (bits as u128 * NANOS_PER_SECOND as u128).div_ceil(self.0 as u128);
-                Span(if wide > u64::MAX as u128 {
+                let whole = if wide > u64::MAX as u128 {
                     u64::MAX
                 } else {
                     wide as u64
-                })
+                };
+                (Span(whole), 0)
             }
         }
+    }
+
+    /// The least time from a frame's arrival to its end: a port that was busy may have part of a nanosecond left for it.
+    ///
+    /// # Panics
+    /// As [`Rate::transmission_time`].
+    #[must_use]
+    pub const fn least_time(self, bytes: WireBytes) -> Span {
+        let (Span(time), spare) = self.transmission(bytes);
+        Span(time - (spare > 0) as u64)
+    }
+
+    /// Does every byte take whole nanoseconds, so that nothing is ever left over?
+    #[inline]
+    #[must_use]
+    pub const fn is_whole(self) -> bool {
+        (8 * NANOS_PER_SECOND).is_multiple_of(self.0)
+    }
+}
+
+/// In which unit of time a port's frames are counted. A compiled network has nanoseconds; an analysis may look at it in finer *ticks*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grain {
+    /// Ticks per nanosecond.
+    pub per_nano: u64,
+    /// Is the unit fine enough for what frames of a busy period leave of a nanosecond? Otherwise each takes whole nanoseconds.
+    pub carries: bool,
+}
+
+impl Default for Grain {
+    fn default() -> Self {
+        Self {
+            per_nano: 1,
+            carries: false,
+        }
+    }
+}
+
+/// A rate with the unit in which its times are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Speed {
+    pub rate: Rate,
+    pub grain: Grain,
+}
+
+impl Speed {
+    /// Transmission time of one frame in ticks, rounded up.
+    #[must_use]
+    pub fn transmission_time(self, bytes: WireBytes) -> Span {
+        let per_nano = self.grain.per_nano;
+        if !self.grain.carries {
+            let whole = self.rate.transmission_time(bytes).0;
+            return Span(whole.saturating_mul(per_nano));
+        }
+        let ticks = u128::from(bytes.0) * self.ticks_per_byte();
+        Span(u64::try_from(ticks.div_ceil(u128::from(self.rate.0))).unwrap_or(u64::MAX))
+    }
+    /// Ticks that one byte takes at 1 bit/s.
+    #[must_use]
+    pub fn ticks_per_byte(self) -> u128 {
+        8 * u128::from(NANOS_PER_SECOND) * u128::from(self.grain.per_nano)
+    }
+    /// So many ticks, less one, may a frame's time be above its bytes over the rate.
+    #[must_use]
+    pub fn rounding(self) -> u64 {
+        match (self.grain.carries, self.rate.is_whole()) {
+            (false, true) => 0,
+            (false, false) => self.grain.per_nano,
+            (true, _) => u64::from(
+                !self
+                    .ticks_per_byte()
+                    .is_multiple_of(u128::from(self.rate.0.max(1))),
+            ),
+        }
+    }
+    /// So many ticks may a frame take less than its time.
+    #[must_use]
+    pub fn early(self) -> u64 {
+        if self.grain.carries { self.rounding() } else { 0 }
+    }
+    /// Events are in whole nanoseconds, and frames that carry fractions are not: a frame may be served as if it had come so many ticks before
+    /// its arrival, and is gone so many after its last bit.
+    #[must_use]
+    pub fn slack(self) -> Span {
+        Span(if self.grain.carries {
+            self.grain.per_nano
+        } else {
+            0
+        })
+    }
+}
+
+/// A fraction of a nanosecond that a port's frames have left over, see [`Rate::transmission`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Remainder {
+    /// When the last frame ended, rounded up.
+    ended: u64,
+    /// By how much that is too late, in nanoseconds over the rate.
+    spare: u64,
+}
+
+impl Remainder {
+    /// When a frame ends that begins now. In a busy period its end is that of all frames since the beginning, rounded up once; after a
+    /// pause of a nanosecond the next one begins anew.
+    #[inline]
+    #[must_use]
+    pub const fn end(&mut self, now: u64, (Span(time), spare): (Span, u64), rate: Rate) -> u64 {
+        self.spare = if self.ended == now { self.spare } else { 0 };
+        let (mut end, spare) = (now.saturating_add(time), self.spare + spare);
+        self.spare = if spare >= rate.0 {
+            end -= 1;
+            spare - rate.0
+        } else {
+            spare
+        };
+        self.ended = end;
+        end
+    }
+    /// Another rate has other fractions: the next frame begins anew.
+    pub const fn forget(&mut self) {
+        self.spare = 0;
     }
 }
 
@@ -174,6 +314,39 @@ mod tests {
             Span(u32::MAX as u64 * 1_000_000_000)
         );
         assert_eq!(Rate(1).transmission_time(WireBytes(u32::MAX)), Span::MAX);
+    }
+
+    #[test]
+    fn frames_of_a_busy_period_end_where_their_sum_does_rounded_up() {
+        for (rate, bytes) in [
+            (100_000_000_000, 90),
+            (33_333_333, 84),
+            (3_000_000_000, 1),
+            (10_000_000_000_000, 84),
+            (100_000_000, 1538),
+        ] {
+            let (mut remainder, mut now) = (Remainder::default(), 0);
+            for frames in 1..=5_000u64 {
+                now = remainder.end(now, Rate(rate).transmission(WireBytes(bytes)), Rate(rate));
+                let bits = u128::from(frames) * u128::from(bytes) * 8;
+                let exact = (bits * u128::from(NANOS_PER_SECOND)).div_ceil(u128::from(rate));
+                assert_eq!(u128::from(now), exact, "{frames} frames at {rate} bit/s");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pause_or_another_rate_begins_anew() {
+        let rate = Rate(100_000_000_000);
+        let mut remainder = Remainder::default();
+        let mut send = |now: u64, anew: bool| {
+            if anew {
+                remainder.forget();
+            }
+            remainder.end(now, rate.transmission(WireBytes(90)), rate)
+        };
+        assert_eq!((send(0, false), send(8, false), send(15, false)), (8, 15, 22));
+        assert_eq!((send(23, false), send(31, true)), (31, 39));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::options::BoundsOptions;
 use serde::{Deserialize, Serialize};
-use timebound_bounds::{Explainer, Explanation};
+use timebound_bounds::{Exact, Explainer, Explanation};
 use timebound_model::Network;
 
 /// The options of `bounds` under that name, and whose bounds to explain.
@@ -26,7 +26,8 @@ pub(crate) struct Explained {
 impl ExplainOptions {
     /// In the order of the question.
     pub(crate) fn answer(self, network: &Network) -> Vec<Explained> {
-        let explainer = Explainer::new(network, &self.bounds.resolve(network));
+        let exact = Exact::of(network);
+        let explainer = Explainer::new(&exact, &self.bounds.resolve(network));
         self.leaves
             .into_iter()
             .map(|(stream, receiver)| {

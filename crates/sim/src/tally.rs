@@ -149,7 +149,7 @@ fn shortest(network: &Network, stream: StreamId, leaf: usize) -> Span {
         let sending = if passes {
             Span::ZERO
         } else {
-            port.rate.transmission_time(frame)
+            port.rate.least_time(frame)
         };
         let peer = &network.nodes[port.peer.index()];
         let switching = match peer.kind {

@@ -45,6 +45,7 @@ mod windows;
 pub use search::Alternatives;
 pub use verdict::{Breach, Refusal};
 
+use crate::exact::{self, Exact};
 use crate::layout::crossing;
 use crate::report;
 use crate::result::{HopResult, LeafResult, Outcome, StreamResult, Utilisation};
@@ -110,8 +111,10 @@ pub struct Admitted {
 /// Bounds of all streams of a network, kept while streams join, leave and change. It may be sent to another thread.
 #[derive(Debug)]
 pub struct Admission {
-    /// Without streams.
+    /// Without streams, in ticks.
     network: Network,
+    /// As it was declared, and its streams, where ticks are no nanoseconds.
+    declared: Option<Declared>,
     options: AdmissionOptions,
     state: State,
     ranks: Ranks,
@@ -121,6 +124,13 @@ pub struct Admission {
     names: BTreeMap<String, u32>,
     ahead: Ahead,
     owed: Owed,
+}
+
+/// What was declared, in nanoseconds.
+#[derive(Debug)]
+struct Declared {
+    network: Network,
+    streams: BTreeMap<u32, Stream>,
 }
 
 /// What changed since the bounds were last worked out.
@@ -148,11 +158,20 @@ impl Admission {
             .streams
             .iter()
             .for_each(|stream| ranks.learn(&stream.tree));
-        let mut empty = network.clone();
+        let exact = Exact::of(network);
+        let mut empty = exact.network().clone();
         let streams = std::mem::take(&mut empty.streams);
+        let declared = exact.is_finer().then(|| Declared {
+            network: Network {
+                streams: Vec::new(),
+                ..network.clone()
+            },
+            streams: (0..).zip(network.streams.iter().cloned()).collect(),
+        });
         let mut admission = Self {
             state: State::new(&empty, options.assume_best_effort),
             network: empty,
+            declared,
             options,
             ranks,
             queue: Queue::default(),
@@ -251,11 +270,15 @@ impl Admission {
     fn join_ahead(&mut self, stream: &Stream, keep: bool) -> Option<StreamId> {
         self.ranks.learn(&stream.tree);
         self.sort();
-        let new = self.state.allot(&self.network, stream.clone());
+        let fine = exact::stream(&self.network, stream.clone());
+        let new = self.state.allot(&self.network, fine);
         let mut dirty = Vec::new();
         self.state.attach(&self.network, new, None, &mut dirty);
         let sure = self.overloads(new, &[]).is_empty() && self.is_sure(new, &dirty);
         if sure && keep {
+            if let Some(declared) = &mut self.declared {
+                declared.streams.insert(new, stream.clone());
+            }
             self.join_windows(&dirty);
             self.owed.levels.append(&mut dirty);
             self.owed.streams.push(new);
@@ -338,7 +361,11 @@ impl Admission {
             // Nobody answers there without the bounds.
             self.catch_up();
         }
-        Ok(stream)
+        let declared = self
+            .declared
+            .as_mut()
+            .and_then(|declared| declared.streams.remove(&id.0));
+        Ok(declared.unwrap_or(stream))
     }
 
     fn is_free(&self, name: &str, except: Option<StreamId>) -> Result<(), Misuse> {
@@ -355,6 +382,8 @@ impl Admission {
         self.sort();
         self.journal.begin(&mut self.state);
         let before = old.map_or_else(Vec::new, |old| self.utilisations(old));
+        let declared = self.declared.as_ref().map(|_| stream.clone());
+        let stream = exact::stream(&self.network, stream);
         let new = self.state.allot(&self.network, stream);
         let mut dirty = Vec::new();
         let jitters = old.map(|old| self.state.detach(&self.network, old, &mut dirty));
@@ -384,6 +413,10 @@ impl Admission {
         });
         if keep && decision.is_ok() {
             self.commit(old, new);
+            if let (Some(known), Some(stream)) = (&mut self.declared, declared) {
+                old.map(|old| known.streams.remove(&old));
+                known.streams.insert(new, stream);
+            }
         } else {
             self.undo(old, new, jitters.as_deref());
         }
@@ -424,8 +457,10 @@ impl Admission {
 
     /// The network, without streams.
     #[must_use]
-    pub const fn network(&self) -> &Network {
-        &self.network
+    pub fn network(&self) -> &Network {
+        self.declared
+            .as_ref()
+            .map_or(&self.network, |declared| &declared.network)
     }
 
     /// Streams that are there.
@@ -448,7 +483,9 @@ impl Admission {
 
     #[must_use]
     pub fn stream(&self, id: StreamId) -> Option<&Stream> {
-        Some(&self.state.streams.get(id.index())?.as_ref()?.stream)
+        let kept = &self.state.streams.get(id.index())?.as_ref()?.stream;
+        let declared = self.declared.as_ref();
+        declared.map_or(Some(kept), |declared| declared.streams.get(&id.0))
     }
 
     /// The id of the stream of this name.
@@ -506,7 +543,7 @@ impl Admission {
         let leaf = |leaf: &Leaf| LeafResult {
             node: leaf.node,
             receiver: self.network.nodes[leaf.node.index()].name.clone(),
-            outcome: self.outcome(id, *leaf),
+            outcome: exact::rounded(&self.network, &entry.stream.tree, self.outcome(id, *leaf)),
         };
         StreamResult {
             stream: entry.stream.name.clone(),
@@ -554,7 +591,9 @@ impl Admission {
             let port = &self.network.ports[slot.level as usize / state::RANKS];
             Some(
                 Span(slot.earliest)
-                    .saturating_add(Span(flow.quickest(slot.own, port)))
+                    .saturating_add(Span(
+                        flow.quickest(slot.own, port).saturating_sub(port.speed().early()),
+                    ))
                     .saturating_add(port.propagation),
             )
         });

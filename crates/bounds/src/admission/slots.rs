@@ -1,7 +1,7 @@
 //! Room for streams that come and go: slots of a flow side by side, in blocks that are used again.
 
 use super::state::{Entry, State};
-use crate::layout::{Flow, NONE, crossing};
+use crate::layout::{Flow, NONE, crossing, soonest};
 use timebound_model::{Network, Stream};
 
 /// A flow at a port: what following a change needs, in one cache line.
@@ -58,7 +58,7 @@ impl State {
         crate::layout::flows_of_stream(
             &stream,
             timebound_model::StreamId(id),
-            zero,
+            (zero, network.per_nano()),
             &mut Vec::new(),
             &mut found,
         );
@@ -111,7 +111,7 @@ impl State {
             };
             let mut slot = Slot {
                 level: self.level_of(hop.port, stream.class) as u32,
-                own: flow.passage(port.rate).0,
+                own: flow.passage(port.speed()).0,
                 traversal: flow.jitter,
                 ..BLANK
             };
@@ -123,11 +123,12 @@ impl State {
                 let from = &self.slots[first + parent as usize];
                 rest.is_copied = before_it.forks;
                 slot.parent = (first + parent as usize) as u32;
-                slot.earliest = from
-                    .earliest
-                    .saturating_add(flow.quickest(from.own, link))
-                    .saturating_add(link.propagation.0)
-                    .saturating_add(least.0);
+                slot.earliest = soonest(
+                    from.earliest.saturating_add(least.0),
+                    flow.quickest(from.own, link),
+                    link,
+                    port,
+                );
                 slot.traversal = crossing(link).saturating_add(greatest).0;
                 let from = &mut self.rest[first + parent as usize];
                 rest.sibling = std::mem::replace(&mut from.first_child, (first + position) as u32);

@@ -220,7 +220,7 @@ impl State {
                 sorts: port.discipline == Discipline::StrictPriority,
                 is_covered: uncovered(network, id).is_none()
                     && crate::cause::unanalysable(network, id).is_none(),
-                best_effort: port.rate.transmission_time(bytes).0,
+                best_effort: port.transmission_time(bytes).0,
                 sizes: Default::default(),
                 unbounded: [0; RANKS],
             }
@@ -295,7 +295,7 @@ impl State {
             level.groups.push(Group::new(input));
             level.groups.len() - 1
         });
-        let demand = Demand::new(flow.period, flow.passage(port.rate).1, jitter);
+        let demand = Demand::new(flow.period, flow.passage(port.speed()).1, jitter);
         if !data.is_late {
             data.latest = data.earliest.saturating_add(jitter);
             self.farthest = self.farthest.max(data.latest);
@@ -441,8 +441,8 @@ impl State {
         let class = if port.sorts { 7 - level % RANKS } else { 0 };
         let below = port.sizes[..class].iter().filter_map(|sizes| sizes.last());
         let largest = below.map(|(bytes, _)| *bytes).max().unwrap_or(0);
-        let rate = network.ports[level / RANKS].rate;
-        rate.transmission_time(WireBytes(largest)).0.max(port.best_effort)
+        let own = &network.ports[level / RANKS];
+        own.transmission_time(WireBytes(largest)).0.max(port.best_effort)
     }
 
     /// Gives a slot this jitter; `None`: its arrivals have no bound. True if that is more than a move of its releases, which is added to

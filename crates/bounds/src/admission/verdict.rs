@@ -1,6 +1,7 @@
 //! What is said about a change: what it would break, where, and by how much.
 
 use super::Admission;
+use crate::exact;
 use crate::layout::{NONE, crossing};
 use crate::report::bytes_at;
 use crate::result::Utilisation;
@@ -270,6 +271,11 @@ impl Admission {
             },
         );
         let (port, response, growth) = self.worst_hop(id, leaf, is_new);
+        let tree = self.state.streams[id as usize]
+            .as_ref()
+            .map(|entry| &entry.stream.tree);
+        let nanos = |time: Span| tree.map_or(time, |tree| exact::nanos(&self.network, tree, time));
+        let (deadline, bound, before) = (nanos(deadline), bound.map(nanos), before.map(nanos));
         Breach::Deadline {
             stream,
             receiver,
@@ -279,8 +285,11 @@ impl Admission {
             excess: bound.map(|bound| bound.saturating_sub(deadline)),
             port,
             name: self.network.port_name(port),
-            response: response.map(Span),
-            growth: growth.map(Span),
+            response: response.map(|response| {
+                let slack = self.network.ports[port.index()].speed().slack();
+                Span(response.saturating_add(slack.0) / self.network.per_nano())
+            }),
+            growth: growth.map(|growth| Span(growth.div_ceil(self.network.per_nano()))),
             reason: bound.is_none().then(|| self.reason(id, leaf).1),
         }
     }
@@ -366,14 +375,14 @@ impl Admission {
         for (level, before_it) in self.journal.levels() {
             let port = PortId(*level / super::state::RANKS as u32);
             let room = self.network.ports[port.index()].buffer_bytes;
-            let rate = self.network.ports[port.index()].rate;
+            let speed = self.network.ports[port.index()].speed();
             let kept = &self.state.levels[*level as usize];
             if kept.slots == 0 || !seen.insert(*level) {
                 continue;
             }
             let bytes = |now: &super::state::Now| {
                 let waiting = now.outcome.backlog.filter(|_| !now.is_unbounded)?;
-                bytes_at(rate, waiting)
+                bytes_at(speed, waiting)
             };
             let (after, before) = (bytes(&kept.now), bytes(before_it));
             let fits = after.is_some_and(|after| after <= room);

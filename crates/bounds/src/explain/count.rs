@@ -230,7 +230,7 @@ impl Count<'_> {
             .rev()
             .max_by_key(|stream| stream.arrival.largest_frame());
         match largest {
-            Some(stream) if port.rate.transmission_time(stream.arrival.largest_frame()).0 == time => {
+            Some(stream) if port.transmission_time(stream.arrival.largest_frame()).0 == time => {
                 BlockedBy::Stream {
                     stream: stream.name.clone(),
                     class: stream.class,

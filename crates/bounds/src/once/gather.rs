@@ -101,11 +101,15 @@ impl Gathered {
         self.reach = self.reach.max(arrival);
         let was = std::mem::take(&mut self.present);
         let (way, longest) = self.join(of, here, position);
+        // The clock of this port is that much behind, so that no frame comes before it left.
+        let way = way.saturating_add(port.speed().slack().0);
         let node = &network.nodes[port.node.index()];
         self.varies.push(
             node.switching_min != node.switching_max
                 || node.replication_max > Span::ZERO
-                || link.impairments.greatest_jitter() > Span::ZERO,
+                || link.impairments.greatest_jitter() > Span::ZERO
+                || link.grain.carries
+                || port.grain.carries,
         );
         self.shift.push(self.shift[position - 1].saturating_add(way));
         self.fixed = [of.level_of(here).blocking, way, longest]
@@ -148,9 +152,9 @@ impl Gathered {
                     }
                     way = way.max(data.traversal);
                     let link = of.level_of(data.parent as usize).port;
-                    let rate = of.pass.network.ports[link.index()].rate;
+                    let speed = of.pass.network.ports[link.index()].speed();
                     let largest = layout.flows[data.flow as usize].largest;
-                    longest = longest.max(rate.transmission_time(largest).0);
+                    longest = longest.max(speed.transmission_time(largest).0);
                     self.place[slot] = (self.stretch, index);
                     self.present.push(index);
                     continue;

@@ -1,6 +1,8 @@
 //! The holistic approach as printed: eq. 6-8 and algorithm 1, eq. 13-15 and algorithm 3.
 
 use crate::cause::{Cause, Kind};
+use crate::exact::Exact;
+use crate::flow::crossing;
 use crate::options::Options;
 use crate::paths::{Costs, Paths};
 use crate::result::{Analysis, HopResult, LeafResult, Outcome, StreamResult};
@@ -50,7 +52,9 @@ pub fn holistic_as_published(network: &Network, options: &Options) -> Labelled {
 /// [`holistic_as_published`] with either reading of the brackets around Q.
 #[must_use]
 pub fn holistic_with_bracket(network: &Network, options: &Options, bracket: Bracket) -> Labelled {
-    let paths = Paths::new(network, options, Costs::Transmission);
+    let exact = Exact::of(network);
+    let network = exact.network();
+    let paths = Paths::new(network, &exact.options(options), Costs::Transmission);
     let first_jitter = paths.flows.first().map_or(0, |flow| flow.jitter);
     let mut pass = Pass {
         network,
@@ -68,11 +72,11 @@ pub fn holistic_with_bracket(network: &Network, options: &Options, bracket: Brac
     Labelled {
         method: "holistic-as-published",
         safety: Safety::Unsafe,
-        analysis: Analysis {
+        analysis: exact.rounded(Analysis {
             streams,
             ports,
             looked_at: None,
-        },
+        }),
     }
 }
 
@@ -239,7 +243,7 @@ impl Pass<'_> {
         }
         // J^QF: worst less best case of the link.
         sums.jitter += response.saturating_sub(u128::from(place.transmission));
-        let crossing = u128::from(port.propagation.0) + u128::from(port.impairments.greatest_jitter().0);
+        let crossing = u128::from(crossing(port).0);
         sums.total += response + switching + crossing;
         sums.hops.push(HopResult {
             port: place.port,
@@ -327,7 +331,8 @@ impl Pass<'_> {
         let link = &self.network.ports[place.port.index()];
         let best_case = Span(place.earliest)
             .saturating_add(Span(place.transmission))
-            .saturating_add(link.propagation);
+            .saturating_add(link.propagation)
+            .saturating_sub(Span(link.speed().early()));
         Outcome::Bound {
             from_nominal: span(sums.total),
             from_actual: span(sums.total),

@@ -13,18 +13,19 @@
 //! here that of the least frame. Source: Le Boudec and Thiran 2001, section 1.2 (leaky buckets as arrival curves).
 
 use timebound_model::units::NANOS_PER_SECOND;
-use timebound_model::{Rate, WireBytes};
+use timebound_model::{Rate, Speed, WireBytes};
 
-/// One byte in units of which `rate` (bit/s) come per nanosecond.
+/// One byte in units of which `rate` (bit/s) come per nanosecond; of so many ticks per nanosecond it takes so many times as many.
 const TOKENS_PER_BYTE: u128 = 8 * NANOS_PER_SECOND as u128;
 
 /// Periodic releases that cover a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
-    /// In nanoseconds, at least 1.
+    /// In ticks, at least 1.
     pub(crate) period: u64,
     pub(crate) jitter: u64,
     quantum: Quantum,
+    tokens_per_byte: u128,
 }
 
 /// What is released at once.
@@ -37,9 +38,15 @@ enum Quantum {
 
 impl Envelope {
     /// `burst` is the time in which the burst comes at the token rate, rounded up (see [`burst_time`]), or a longer one that was
-    /// observed.
-    pub(crate) fn new(rate: Rate, burst: u64, min_frame: WireBytes, max_frame: WireBytes) -> Self {
-        let tokens = u128::from(min_frame.0.max(1)) * TOKENS_PER_BYTE;
+    /// observed; times are in ticks.
+    pub(crate) fn new(
+        rate: Rate,
+        (burst, per_nano): (u64, u64),
+        min_frame: WireBytes,
+        max_frame: WireBytes,
+    ) -> Self {
+        let tokens_per_byte = TOKENS_PER_BYTE * u128::from(per_nano);
+        let tokens = u128::from(min_frame.0.max(1)) * tokens_per_byte;
         let rate = u128::from(rate.0.max(1));
         if min_frame == max_frame {
             let period = nanos(tokens / rate).max(1);
@@ -47,6 +54,7 @@ impl Envelope {
                 period,
                 jitter: burst.saturating_sub(period),
                 quantum: Quantum::Frame(min_frame),
+                tokens_per_byte,
             };
         }
         let period = nanos(tokens.div_ceil(rate)).max(1);
@@ -54,31 +62,32 @@ impl Envelope {
             period,
             jitter: burst,
             quantum: Quantum::Tokens(rate * u128::from(period), min_frame),
+            tokens_per_byte,
         }
     }
 
     /// The same with a time that each frame costs beside its transmission.
-    pub(crate) fn weight_with(&self, port: Rate, per_frame: u64) -> u64 {
+    pub(crate) fn weight_with(&self, port: Speed, per_frame: u64) -> u64 {
         let frames = match self.quantum {
             Quantum::Frame(_) => u128::from(per_frame),
             // At most one frame for each least frame's worth of tokens; a line, so that fractions of frames add up.
             Quantum::Tokens(tokens, least) => tokens
                 .saturating_mul(u128::from(per_frame))
-                .div_ceil(TOKENS_PER_BYTE * u128::from(least.0.max(1))),
+                .div_ceil(self.tokens_per_byte * u128::from(least.0.max(1))),
         };
         self.weight(port).saturating_add(nanos(frames))
     }
 
-    /// Transmission time of one release at a port of this rate. Every frame's time is rounded up by less than a nanosecond, where
+    /// Transmission time of one release at a port of this rate. Every frame's time is rounded up by less than a unit, where
     /// a byte does not take a whole number of them.
-    pub(crate) fn weight(&self, port: Rate) -> u64 {
+    pub(crate) fn weight(&self, port: Speed) -> u64 {
         match self.quantum {
             Quantum::Frame(bytes) => port.transmission_time(bytes).0,
             Quantum::Tokens(tokens, least) => {
-                let rate = u128::from(port.0.max(1));
-                let rounding = match TOKENS_PER_BYTE % rate {
+                let rate = u128::from(port.rate.0.max(1));
+                let rounding = match u128::from(port.rounding()) {
                     0 => 0,
-                    _ => tokens.div_ceil(TOKENS_PER_BYTE * u128::from(least.0.max(1))),
+                    each => tokens.div_ceil(self.tokens_per_byte * u128::from(least.0.max(1))) * each,
                 };
                 nanos(tokens.div_ceil(rate) + rounding)
             }
@@ -86,9 +95,9 @@ impl Envelope {
     }
 }
 
-/// Time in which `bytes` come at the token rate, in nanoseconds, rounded up.
-pub(crate) fn burst_time(rate: Rate, bytes: u64) -> u64 {
-    nanos((u128::from(bytes) * TOKENS_PER_BYTE).div_ceil(u128::from(rate.0.max(1))))
+/// Time in which `bytes` come at the token rate, in ticks, rounded up.
+pub(crate) fn burst_time(rate: Rate, bytes: u64, per_nano: u64) -> u64 {
+    nanos((u128::from(bytes) * TOKENS_PER_BYTE * u128::from(per_nano)).div_ceil(u128::from(rate.0.max(1))))
 }
 
 fn nanos(value: u128) -> u64 {
@@ -98,6 +107,14 @@ fn nanos(value: u128) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use timebound_model::Grain;
+
+    fn plain(rate: Rate) -> Speed {
+        Speed {
+            rate,
+            grain: Grain::default(),
+        }
+    }
 
     /// The most work at a port that frames of these sizes can bring in a closed window: whole frames, each time rounded up.
     fn most_work(rate: u64, burst: u64, frames: &[u32], port: Rate, window: u64) -> u64 {
@@ -139,14 +156,15 @@ mod tests {
             let burst = u64::from(greatest) + draw(0, 3_000);
             let envelope = Envelope::new(
                 Rate(rate),
-                burst_time(Rate(rate), burst),
+                (burst_time(Rate(rate), burst, 1), 1),
                 WireBytes(least),
                 WireBytes(greatest),
             );
             let frames = [least, (least + greatest) / 2, greatest];
             for _ in 0..4 {
                 let window = draw(0, 20_000);
-                let covered = ((window + envelope.jitter) / envelope.period + 1) * envelope.weight(port);
+                let covered =
+                    ((window + envelope.jitter) / envelope.period + 1) * envelope.weight(plain(port));
                 let most = most_work(rate, burst, &frames, port, window);
                 assert!(
                     covered >= most,
@@ -154,7 +172,7 @@ mod tests {
                 );
                 if case % 2 == 0 {
                     assert!(
-                        covered <= most + envelope.weight(port),
+                        covered <= most + envelope.weight(plain(port)),
                         "one size: at most the rounding of T"
                     );
                 }
@@ -174,19 +192,19 @@ mod tests {
         // 1538 bytes at 12.304 Mbit/s: one per millisecond.
         let rate = Rate(12_304_000);
         let full = WireBytes::FULL;
-        let envelope = Envelope::new(rate, burst_time(rate, 1_538), full, full);
+        let envelope = Envelope::new(rate, (burst_time(rate, 1_538, 1), 1), full, full);
         assert_eq!((envelope.period, envelope.jitter), (1_000_000, 0));
-        assert_eq!(envelope.weight(Rate(100_000_000)), 123_040);
-        let three = Envelope::new(rate, burst_time(rate, 3 * 1_538), full, full);
+        assert_eq!(envelope.weight(plain(Rate(100_000_000))), 123_040);
+        let three = Envelope::new(rate, (burst_time(rate, 3 * 1_538, 1), 1), full, full);
         assert_eq!((three.period, three.jitter), (1_000_000, 2_000_000));
     }
 
     #[test]
     fn extreme_values_do_not_overflow() {
         for rate in [1, u64::MAX] {
-            let burst = burst_time(Rate(rate), u64::MAX);
-            let envelope = Envelope::new(Rate(rate), burst, WireBytes(1), WireBytes(u32::MAX));
-            assert!(envelope.period >= 1 && envelope.weight(Rate(1)) >= 1);
+            let burst = burst_time(Rate(rate), u64::MAX, 1);
+            let envelope = Envelope::new(Rate(rate), (burst, 1), WireBytes(1), WireBytes(u32::MAX));
+            assert!(envelope.period >= 1 && envelope.weight(plain(Rate(1))) >= 1);
         }
     }
 }

@@ -18,10 +18,7 @@
 use super::drr::{self, Share};
 use super::tdma::Tdma;
 use super::work::{WHOLE, Work, in_window, next_step, share};
-use timebound_model::Rate;
-use timebound_model::units::NANOS_PER_SECOND;
-
-const TOKENS_PER_BYTE: u128 = 8 * NANOS_PER_SECOND as u128;
+use timebound_model::Speed;
 
 /// Another class of a weighted port.
 #[derive(Debug, Clone)]
@@ -34,12 +31,12 @@ pub(crate) struct Rival {
 /// The class's part in deficit round robin.
 #[derive(Debug, Clone)]
 pub(crate) struct Weighted {
-    pub(crate) rate: Rate,
+    pub(crate) speed: Speed,
     pub(crate) ours: Share,
     pub(crate) rivals: Vec<Rival>,
 }
 
-/// One class at a port; times in nanoseconds.
+/// One class at a port; times in ticks of its speed.
 #[derive(Debug)]
 pub(crate) struct Level<'a> {
     /// The rest of a frame under way when the backlog starts.
@@ -161,9 +158,10 @@ impl Level<'_> {
     fn turns_of(&self, rival: &Rival, before: u128) -> u128 {
         let Some(weighted) = &self.weighted else { return 0 };
         // Transmission times are rounded up, so that no more bytes than these were sent in them.
-        let bytes = before.saturating_mul(u128::from(weighted.rate.0)) / TOKENS_PER_BYTE;
+        let bytes =
+            before.saturating_mul(u128::from(weighted.speed.rate.0)) / weighted.speed.ticks_per_byte();
         let sent = drr::interference(bytes, weighted.ours, rival.share);
-        transmission(sent, rival.share.least, weighted.rate)
+        transmission(sent, rival.share.least, weighted.speed)
     }
 
     /// With a straight line above every staircase: as all lines together rise less than the service, the start is latest for the
@@ -187,7 +185,7 @@ impl Level<'_> {
                 // One visit more, so that the turns lie below a line from there.
                 _ => {
                     let ours = self.weighted.as_ref().map_or(0, |weighted| {
-                        transmission(u128::from(weighted.ours.quantum), 1, weighted.rate)
+                        transmission(u128::from(weighted.ours.quantum), 1, weighted.speed)
                     });
                     work = work.saturating_add(self.turns_of(rival, before.saturating_add(ours)));
                 }
@@ -223,19 +221,18 @@ impl Level<'_> {
         let Some(weighted) = &self.weighted else {
             return Vec::new();
         };
-        let rate = u128::from(weighted.rate.0);
+        let (rate, byte) = (u128::from(weighted.speed.rate.0), weighted.speed.ticks_per_byte());
+        let rounding = u128::from(weighted.speed.rounding());
         let own = share(self.same);
         let load = |rival: &Rival| {
             let plain = own
                 .saturating_mul(u128::from(rival.share.quantum))
                 .div_ceil(u128::from(weighted.ours.quantum.max(1)));
             // As in `transmission`, the rounding of each frame.
-            let extra = match TOKENS_PER_BYTE % rate.max(1) {
-                0 => 0,
-                _ => plain
-                    .saturating_mul(rate)
-                    .div_ceil(TOKENS_PER_BYTE * u128::from(rival.share.least.max(1))),
-            };
+            let extra = plain
+                .saturating_mul(rate)
+                .saturating_mul(rounding)
+                .div_ceil(byte * u128::from(rival.share.least.max(1)));
             (
                 plain.saturating_add(extra),
                 rival.departures.as_deref().map(share),
@@ -259,23 +256,28 @@ fn line_at_zero(work: &[Work]) -> u128 {
     work.iter().map(start).fold(0, u128::saturating_add)
 }
 
-/// Time to send `bytes` in frames of at least `least` bytes, each rounded up to a nanosecond.
-fn transmission(bytes: u128, least: u64, rate: Rate) -> u128 {
-    let rate = u128::from(rate.0.max(1));
-    let plain = bytes.saturating_mul(TOKENS_PER_BYTE).div_ceil(rate);
-    match TOKENS_PER_BYTE % rate {
-        0 => plain,
-        _ => plain.saturating_add(bytes.div_ceil(u128::from(least.max(1)))),
-    }
+/// Time to send `bytes` in frames of at least `least` bytes, each rounded up.
+fn transmission(bytes: u128, least: u64, speed: Speed) -> u128 {
+    let plain = bytes
+        .saturating_mul(speed.ticks_per_byte())
+        .div_ceil(u128::from(speed.rate.0.max(1)));
+    let frames = bytes.div_ceil(u128::from(least.max(1)));
+    plain.saturating_add(frames.saturating_mul(u128::from(speed.rounding())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use timebound_model::{Slots, Span};
+    use timebound_model::{Grain, Rate, Slots, Span};
 
     const LIMIT: u64 = 1_000_000_000_000_000_000;
-    const TICKS: Rate = Rate(8_000_000_000);
+    const TICKS: Speed = Speed {
+        rate: Rate(8_000_000_000),
+        grain: Grain {
+            per_nano: 1,
+            carries: false,
+        },
+    };
 
     const fn work(period: u64, weight: u64, jitter: u64) -> Work {
         Work {
@@ -321,7 +323,7 @@ mod tests {
 
     fn weighted(own: Share, others: &[(Share, Option<Work>)]) -> Option<Weighted> {
         Some(Weighted {
-            rate: TICKS,
+            speed: TICKS,
             ours: own,
             rivals: others
                 .iter()

@@ -145,7 +145,7 @@ impl Special<'_> {
             same: &same,
             higher: &[],
             weighted: Some(Weighted {
-                rate: self.port().rate,
+                speed: self.port().speed(),
                 ours: self.class_share(class, quanta),
                 rivals: rivals.collect(),
             }),

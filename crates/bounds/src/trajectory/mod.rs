@@ -30,6 +30,8 @@ pub(crate) mod refusal;
 pub(crate) mod sweep;
 
 use crate::cause::Causes;
+use crate::exact::Exact;
+use crate::flow::crossing;
 use crate::options::Options;
 use crate::order::{self, Lists};
 use crate::paths::{Costs, NONE, Paths};
@@ -94,9 +96,10 @@ pub fn trajectory(network: &Network, options: &Options) -> Labelled {
 }
 
 pub(crate) fn run(network: &Network, options: &Options, form: Form) -> Analysis {
-    let mut pass = Pass::new(network, options, form);
+    let exact = Exact::of(network);
+    let mut pass = Pass::new(exact.network(), &exact.options(options), form);
     pass.settle();
-    pass.assemble()
+    exact.rounded(pass.assemble())
 }
 
 struct Pass<'a> {
@@ -311,10 +314,8 @@ impl Pass<'_> {
         let port = self.network.streams[id.index()].tree.hops[leaf.hop as usize].port;
         let link = &self.network.ports[port.index()];
         // The published form counts the last link in W.
-        let crossing = match self.form.costs {
-            Costs::Transmission => link
-                .propagation
-                .saturating_add(link.impairments.greatest_jitter()),
+        let crossed = match self.form.costs {
+            Costs::Transmission => crossing(link),
             Costs::Switching => Span::ZERO,
         };
         let greatest = |of: &dyn Fn(u32) -> u64| ends.iter().map(|end| of(*end)).max().unwrap_or(0);
@@ -322,11 +323,12 @@ impl Pass<'_> {
             let place = &self.paths.places[*end as usize];
             let base = Span(place.earliest).saturating_add(Span(place.quickest));
             base.saturating_add(link.propagation)
+                .saturating_sub(Span(link.speed().early()))
         };
         let best_case = ends.iter().map(earliest).min().unwrap_or_default();
         Outcome::Bound {
-            from_nominal: Span(greatest(&|end| self.arrivals.left_nominal(end))).saturating_add(crossing),
-            from_actual: Span(greatest(&|end| self.arrivals.left_actual(end))).saturating_add(crossing),
+            from_nominal: Span(greatest(&|end| self.arrivals.left_nominal(end))).saturating_add(crossed),
+            from_actual: Span(greatest(&|end| self.arrivals.left_actual(end))).saturating_add(crossed),
             best_case,
             best_whole: best_case,
             hops: self.hops(*slowest),
@@ -338,14 +340,11 @@ impl Pass<'_> {
         let hop = |(position, place): (usize, &u32)| {
             let at = &self.paths.places[*place as usize];
             let link = &self.network.ports[at.port.index()];
-            let crossing = link
-                .propagation
-                .saturating_add(link.impairments.greatest_jitter());
             let next = path.get(position + 1);
             let traversal = match (self.form.costs, next) {
                 (Costs::Switching, _) => 0,
                 (Costs::Transmission, Some(next)) => self.paths.places[*next as usize].lag.1,
-                (Costs::Transmission, None) => crossing.0,
+                (Costs::Transmission, None) => crossing(link).0,
             };
             let arrived = self.arrivals.actual(&self.paths, *place);
             HopResult {

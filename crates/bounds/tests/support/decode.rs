@@ -1,7 +1,7 @@
 //! Any bytes as a network: the fuzzer's way and the property tests' to networks that nobody would write down. Also part of `fuzz`.
 
 use std::time::{Duration, Instant};
-use timebound_bounds::{Analysis, Explainer, Method, Options, Outcome, published, trajectory};
+use timebound_bounds::{Analysis, Exact, Explainer, Method, Options, Outcome, published, trajectory};
 use timebound_model::declaration::{
     ArrivalDecl, Declaration, DirectionDecl, ImpairmentsDecl, JitterDecl, JitterDistribution, LinkDecl,
     LossDecl, NodeDecl, NodeKindDecl, QueueDecl, ReleaseDecl, RoleDecl, SlotsDecl, StreamDecl,
@@ -268,8 +268,9 @@ pub(crate) fn examine(network: &Network, bytes: &mut Bytes<'_>) -> usize {
         threads: 1 + bytes.0.len() % 2,
         effort: Options::EFFORT,
     };
+    let exact = Exact::of(network);
     let explainers = [Method::Bound, Method::Holistic, Method::Calculus]
-        .map(|method| Explainer::new(network, &options(method)));
+        .map(|method| Explainer::new(&exact, &options(method)));
     let mut bounds = 0;
     for explainer in &explainers {
         bounds += explained(explainer, network);

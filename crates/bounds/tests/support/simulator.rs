@@ -69,6 +69,8 @@ struct Machine<'a> {
     /// In order of arrival.
     queues: Vec<Vec<Copy>>,
     sending: Vec<Option<Copy>>,
+    /// When each port became busy, the bytes it has sent since, and when the last of them was gone.
+    busy: Vec<(u64, u64, u64)>,
     /// When the last frame from this port entered a queue behind it: switches keep the order of an input, among frames that
     /// they copy and among those that they do not.
     entered: Vec<[u64; 2]>,
@@ -84,6 +86,7 @@ pub fn simulate(run: &Run<'_>, traversal: &mut dyn FnMut(PortId, u64, u64) -> u6
         sequence: 0,
         queues: vec![Vec::new(); ports],
         sending: vec![None; ports],
+        busy: vec![(0, 0, 0); ports],
         entered: vec![[0; 2]; ports],
         seen: Seen::default(),
     };
@@ -159,8 +162,15 @@ impl Machine<'_> {
             let copy = queue.remove(first);
             self.sending[port.index()] = Some(copy);
             let rate = self.run.network.ports[port.index()].rate.0;
-            let took = (u64::from(copy.bytes) * 8_000_000_000).div_ceil(rate);
-            self.push(now + took, 0, port, Event::Idle);
+            // All that is sent without a pause is rounded up once.
+            let (began, bytes, until) = &mut self.busy[port.index()];
+            if *until != now {
+                (*began, *bytes) = (now, 0);
+            }
+            *bytes += u64::from(copy.bytes);
+            *until = *began + (*bytes * 8_000_000_000).div_ceil(rate);
+            let until = *until;
+            self.push(until, 0, port, Event::Idle);
         }
         let declared = self.queues[port.index()]
             .iter()

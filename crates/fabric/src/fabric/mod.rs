@@ -250,7 +250,7 @@ impl Fabric {
                 self.ports[port.index()].impair(impairments, &self.wiring, *port, self.seed, now);
                 self.look_again(now, port.0, sink);
             }
-            Change::Rate(port, rate) => self.ports[port.index()].rate = *rate,
+            Change::Rate(port, rate) => self.ports[port.index()].set_rate(*rate),
             Change::Buffer(port, bytes) => self.ports[port.index()].buffer = *bytes,
             Change::Propagation(port, span) => self.ports[port.index()].propagation = span.0,
             Change::Join(group, host) => {

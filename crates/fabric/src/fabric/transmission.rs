@@ -61,7 +61,12 @@ impl Fabric {
     pub(super) fn send(&mut self, now: u64, port: u32, index: u32) {
         let sequence = self.next_sequence();
         let state = &mut self.ports[port as usize];
-        let end = now + state.rate.transmission_time(self.slab.get(index).frame.wire).0;
+        let takes = state.rate.transmission(self.slab.get(index).frame.wire);
+        let end = if state.carries {
+            state.remainder.end(now, takes, state.rate)
+        } else {
+            now + takes.0.0
+        };
         (state.sending, state.sending_since, state.spoiled) = (index, now, state.down);
         self.events.push(end, sequence, Event::TransmissionEnd(port));
     }

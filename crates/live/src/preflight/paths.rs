@@ -161,8 +161,11 @@ fn transmission(kind: NodeKind, port: &Port, wire: u32) -> (u64, u64) {
         // By the moment at which it comes.
         (_, Some(trace)) => (1, trace.greatest_wait(WireBytes(wire)).0),
         (_, None) => {
-            let transmission = port.rate.transmission_time(WireBytes(wire)).0;
-            (transmission, transmission)
+            let bytes = WireBytes(wire);
+            (
+                port.rate.least_time(bytes).0,
+                port.rate.transmission_time(bytes).0,
+            )
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::ids::{LinkId, MediumId, NodeId, PortId};
 use crate::network::{Discipline, Impairments, Link, Node, NodeKind, Port};
 use crate::slots::Slots;
 use crate::trace::Trace;
-use crate::units::{Rate, Time};
+use crate::units::{Grain, Rate, Time};
 use std::collections::BTreeMap;
 
 /// Slowest and fastest link.
@@ -274,6 +274,7 @@ fn compile_port(
         reverse,
         link,
         rate: Rate(direction.rate_bps.max(1)),
+        grain: Grain::default(),
         propagation: check.time(&format!("{path}.delay_ns"), direction.delay_ns),
         discipline,
         buffer_bytes: direction.buffer_bytes,

@@ -10,7 +10,8 @@ use super::scene::Scene;
 use crate::source::{Released, Source};
 use std::collections::VecDeque;
 use timebound_fabric::{Draws, StreamName, Switching, takes_greatest};
-use timebound_model::{Discipline, Hop, Network, NodeKind, Port, PortId, StreamId, WireBytes};
+use timebound_model::units::Remainder;
+use timebound_model::{Discipline, Hop, Network, NodeKind, Port, PortId, Rate, Span, StreamId, WireBytes};
 
 const NONE: u32 = u32::MAX;
 
@@ -44,6 +45,7 @@ struct Token {
 #[derive(Debug, Clone)]
 struct Station {
     is_fifo: bool,
+    rate: Rate,
     place: u32,
     propagation: u64,
     jitter: u64,
@@ -58,7 +60,7 @@ pub(super) struct Machine {
     order: Vec<u32>,
     positions: Vec<Position>,
     children: Vec<u32>,
-    sending: Vec<u64>,
+    sending: Vec<(Span, u64)>,
     /// Per stream its first positions, in `children`.
     roots: Vec<(u32, u32)>,
     /// Per stream the frames of one release and their bytes.
@@ -157,8 +159,12 @@ impl Machine {
                 is_leaf: false,
             });
             let rate = network.ports[hop.port.index()].rate;
-            self.sending
-                .extend(frames.iter().map(|frame| rate.transmission_time(*frame).0));
+            // Where a port does not carry what is left of a nanosecond, nothing is left here.
+            let carries = network.carries(hop.port);
+            self.sending.extend(frames.iter().map(|frame| {
+                let (time, spare) = rate.transmission(*frame);
+                (time, if carries { spare } else { 0 })
+            }));
         }
         if stream == 0 {
             for leaf in &tree.leaves {
@@ -249,7 +255,8 @@ impl Machine {
             });
             finding.visits[place as usize].extend(visits);
         }
-        let is_fifo = self.stations[port].is_fifo;
+        let (is_fifo, rate) = (self.stations[port].is_fifo, self.stations[port].rate);
+        let mut remainder = Remainder::default();
         let (mut next, mut free, mut busy_since) = (0, 0u64, 0);
         let mut occupied = 0u8;
         // The last arrival and entry behind the link, which keeps its order.
@@ -271,7 +278,8 @@ impl Machine {
             if started != free || next == 1 {
                 busy_since = started;
             }
-            free = started.saturating_add(self.sending[(position.sending + token.tag) as usize]);
+            let takes = self.sending[(position.sending + token.tag) as usize];
+            free = remainder.end(started, takes, rate);
             if place != NONE {
                 finding.visits[place as usize][chosen].start(started, busy_since);
             }
@@ -364,6 +372,7 @@ impl Station {
         };
         Self {
             is_fifo: port.discipline == Discipline::Fifo,
+            rate: port.rate,
             place,
             propagation: port.propagation.0,
             jitter: port.impairments.greatest_jitter().0,

@@ -78,11 +78,7 @@ fn least_hops(network: &Network) -> Vec<u64> {
         };
         // Where delivery opportunities stand for a rate it says nothing, and the way out of a segment is no second transmission.
         let passes = port.trace.is_some() || network.nodes[port.node.index()].kind == NodeKind::Segment;
-        let sending = if passes {
-            0
-        } else {
-            port.rate.transmission_time(frame).0
-        };
+        let sending = if passes { 0 } else { port.rate.least_time(frame).0 };
         sending
             .saturating_add(port.propagation.0)
             .saturating_add(switching)
