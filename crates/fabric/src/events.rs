@@ -5,7 +5,7 @@
 /// What happens, and to which port (or medium).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The port has sent the last bit of its frame.
+    /// The port has sent the last bit of its frame, unless that had to go back meanwhile.
     TransmissionEnd(u32),
     /// The first frame in the link's FIFO enters the node at its end.
     Arrival(u32),

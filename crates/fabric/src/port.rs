@@ -5,7 +5,7 @@ use crate::frame::DropReason;
 use crate::impairment::Rules;
 use crate::opportunities::Opportunities;
 use crate::queues::Queues;
-use crate::slab::{List, NONE};
+use crate::slab::{List, NONE, Slab};
 use crate::wiring::Wiring;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -42,11 +42,15 @@ pub(crate) struct PortState {
     /// Would they at some rates?
     pub(crate) may_carry: bool,
     pub(crate) remainder: Remainder,
+    /// What it was before the frame that is being sent.
+    pub(crate) remainder_before: Remainder,
     pub(crate) propagation: u64,
     pub(crate) buffer: u64,
     /// The frame that is being sent.
     pub(crate) sending: u32,
     pub(crate) sending_since: u64,
+    /// When it is gone; an end at any other time is that of a frame that had to go back ([`crate::Ties::ByClass`]).
+    pub(crate) sending_until: u64,
     /// The link was down during the transmission.
     pub(crate) spoiled: bool,
     pub(crate) down: bool,
@@ -113,10 +117,12 @@ impl PortState {
             carries: network.carries(id),
             may_carry: network.may_carry(id),
             remainder: Remainder::default(),
+            remainder_before: Remainder::default(),
             propagation: port.propagation.0,
             buffer: port.buffer_bytes,
             sending: NONE,
             sending_since: 0,
+            sending_until: 0,
             spoiled: false,
             down: false,
             held: false,
@@ -187,7 +193,7 @@ impl PortState {
         self.carries = network.carries(id);
         self.remainder = Remainder::default();
         self.propagation = port.propagation.0;
-        (self.sending, self.sending_since) = (NONE, 0);
+        (self.sending, self.sending_since, self.sending_until) = (NONE, 0, 0);
         (self.spoiled, self.down, self.requested) = (false, false, false);
         self.buffer = port.buffer_bytes;
         self.wakes = u64::MAX;
@@ -228,6 +234,17 @@ impl PortState {
     #[inline]
     pub(crate) fn is_gated(&self) -> bool {
         self.held || self.opportunities.is_some() || self.slots.is_some()
+    }
+
+    /// Has the frame that is being sent begun at this very moment, before one of this class that came at it?
+    #[inline]
+    pub(crate) fn began_before_its_turn(&self, now: u64, class: u8, slab: &Slab) -> bool {
+        self.sending_since == now
+            && self.sending != NONE
+            && class > slab.get(self.sending).frame.class.0
+            && self.medium == NONE
+            && self.opportunities.is_none()
+            && self.queues.is_by_class()
     }
 
     /// Until when the port holds its frames back, if it does: `u64::MAX` while nobody knows.

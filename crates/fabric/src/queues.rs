@@ -100,6 +100,20 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
+    /// A frame that was taken comes back before all others of its class.
+    pub(crate) fn push_front(&mut self, slab: &mut Slab, index: u32) {
+        let frame = &slab.get(index).frame;
+        let (class, wire) = (self.queue_of(frame.class.0), u64::from(frame.wire.0));
+        self.lists[usize::from(class)].push_front(slab, index);
+        self.bytes[usize::from(class)] += wire;
+        self.occupied |= 1 << class;
+    }
+
+    /// Does the more urgent frame go first, whoever came first?
+    pub(crate) const fn is_by_class(&self) -> bool {
+        matches!(self.service, Service::StrictPriority)
+    }
+
     /// A frame is sent past the empty queues: the same as if it had waited there alone.
     #[inline]
     pub(crate) fn skip(&mut self, class: u8, wire: u32) {

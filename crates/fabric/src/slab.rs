@@ -128,6 +128,15 @@ impl List {
         was_empty
     }
 
+    /// Puts one back before all others.
+    pub(crate) fn push_front(&mut self, slab: &mut Slab, index: u32) {
+        slab.entries[index as usize].next = self.head;
+        if self.head == NONE {
+            self.tail = index;
+        }
+        self.head = index;
+    }
+
     #[inline]
     pub(crate) fn pop(&mut self, slab: &Slab) -> Option<u32> {
         let index = self.head()?;

@@ -4,7 +4,7 @@ mod common;
 use common::{TICKS, direction, host, link, network};
 use proptest::prelude::*;
 use std::sync::Arc;
-use timebound_fabric::{Change, DropReason, Fabric, Frame, NO_STREAM, Route, Sink, loss_verdicts};
+use timebound_fabric::{Change, DropReason, Fabric, Frame, NO_STREAM, Route, Sink, Ties, loss_verdicts};
 use timebound_model::declaration::{DirectionDecl, JitterDecl, JitterDistribution, LossDecl, QueueDecl};
 use timebound_model::{Class, LinkId, Network, NodeId, PortId, Rate, Span, Time, WireBytes};
 
@@ -55,7 +55,12 @@ impl Sink for Log {
 }
 
 fn run(network: &Arc<Network>, changes: &[(u64, Change)], frames: &[(u64, u8, u32)]) -> Log {
+    run_with(network, Ties::ByClass, changes, frames)
+}
+
+fn run_with(network: &Arc<Network>, ties: Ties, changes: &[(u64, Change)], frames: &[(u64, u8, u32)]) -> Log {
     let mut fabric = Fabric::new(Arc::clone(network), 7);
+    fabric.set_ties(ties);
     for (at, change) in changes {
         fabric.schedule(Time(*at), change.clone());
     }
@@ -76,12 +81,12 @@ proptest! {
         let log = run(&wire(direction(TICKS, 0)), &[], &frames);
         prop_assert_eq!(log.sent.len(), frames.len());
         let mut free_at = None;
+        // Whoever has entered when a frame starts, be it at that instant, goes before those of lower classes.
         for (position, &(tag, started, ended)) in log.sent.iter().enumerate() {
             let class = frames[tag as usize].1;
             for &(other, _, _) in &log.sent[position + 1..] {
                 let (entered, other_class, _) = frames[other as usize];
-                // At the very start of a busy period the first to come is served at once.
-                let waited = entered < started || (entered == started && free_at == Some(started));
+                let waited = entered <= started;
                 prop_assert!(!(waited && other_class > class), "{other} waited for {tag}");
                 prop_assert!(!(waited && other_class == class && other < tag), "{other} came before {tag}");
             }
@@ -371,4 +376,57 @@ fn what_a_frame_leaves_of_a_nanosecond_is_the_next_ones() {
     assert_eq!(ended(&[], &[frame(0), frame(0), frame(16)]), [8, 15, 24]);
     let twice = [(3, Change::Rate(OUT, Rate(200_000_000_000)))];
     assert_eq!(ended(&twice, &[frame(0); 3]), [8, 12, 16]);
+}
+
+/// The first bits of all come at one instant: the class decides who goes first, not the order in which somebody declared them.
+#[test]
+fn of_one_instant_the_most_urgent_goes_first() {
+    let order = |ties: Ties, frames: &[(u64, u8, u32)]| -> Vec<(u64, u64, u64)> {
+        run_with(&wire(direction(TICKS, 0)), ties, &[], frames).sent
+    };
+    let idle = [(5, 1, 100), (5, 3, 200), (5, 3, 84), (5, 7, 300), (5, 1, 84)];
+    assert_eq!(
+        order(Ties::ByClass, &idle),
+        [
+            (3, 5, 305),
+            (1, 305, 505),
+            (2, 505, 589),
+            (0, 589, 689),
+            (4, 689, 773)
+        ]
+    );
+    assert_eq!(
+        order(Ties::ByArrival, &idle),
+        [
+            (0, 5, 105),
+            (3, 105, 405),
+            (1, 405, 605),
+            (2, 605, 689),
+            (4, 689, 773)
+        ]
+    );
+    // The end of one that had to go back is not that of the one in its place: equal, longer, shorter.
+    for bytes in [100, 150, 84] {
+        let two = [(5, 1, 100), (5, 3, bytes)];
+        let end = 5 + u64::from(bytes);
+        assert_eq!(order(Ties::ByClass, &two), [(1, 5, end), (0, end, end + 100)]);
+    }
+}
+
+#[test]
+fn one_that_goes_back_needs_no_room_and_leaves_no_rest() {
+    // Room for one frame: the first to come is under way, the other one waits, whoever is which.
+    let narrow = wire(DirectionDecl {
+        buffer_bytes: 100,
+        ..direction(TICKS, 0)
+    });
+    let log = run(&narrow, &[], &[(0, 1, 100), (0, 2, 100), (0, 1, 84)]);
+    assert_eq!(log.sent, [(1, 0, 100), (0, 100, 200)]);
+    assert_eq!(log.dropped.len(), 1);
+    // 90 bytes take 7.2 ns: what the one that went back would have left of its last nanosecond is not there.
+    let fast = wire(direction(100_000_000_000, 0));
+    let ends = |frames: &[(u64, u8, u32)]| -> Vec<u64> {
+        run(&fast, &[], frames).sent.iter().map(|sent| sent.2).collect()
+    };
+    assert_eq!(ends(&[(0, 1, 90), (0, 2, 90), (0, 2, 90)]), [8, 15, 22]);
 }

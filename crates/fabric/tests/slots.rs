@@ -185,3 +185,21 @@ proptest! {
         }
     }
 }
+
+/// The more urgent of two that come at one instant goes first, also where it does not fit into the slot and the other one would.
+#[test]
+fn of_one_instant_the_most_urgent_keeps_its_turn() {
+    let network = wire(slotted(1_000, &[(0, 300)], QueueDecl::StrictPriority));
+    let sent = |frames: &[(u64, u32, u8, u32)]| -> Vec<(u64, u64)> {
+        run(&network, frames)
+            .sent
+            .iter()
+            .map(|sent| (sent.0, sent.2))
+            .collect()
+    };
+    assert_eq!(
+        sent(&[(100, 0, 1, 100), (100, 0, 3, 250)]),
+        [(1, 1_000), (0, 2_000)]
+    );
+    assert_eq!(sent(&[(100, 0, 1, 100), (100, 0, 3, 90)]), [(1, 100), (0, 190)]);
+}

@@ -126,8 +126,8 @@ class Queue(Shape):
 
     kind: Literal["strict-priority", "fifo", "drr"] = Field(
         default="strict-priority",
-        description="strict-priority: eight classes, the higher number first, not pre-empting; fifo: one queue; "
-        "drr: weighted",
+        description="strict-priority: eight classes, the higher number first, also of frames that come at one instant, "
+        "not pre-empting; fifo: one queue; drr: weighted",
         examples=["fifo"],
     )
     drr: Drr | None = Field(default=None, description="quanta of a weighted queue")

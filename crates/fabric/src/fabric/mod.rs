@@ -39,6 +39,17 @@ pub enum Switching {
     Greatest,
 }
 
+/// In which order a port with strict priorities serves what comes to it at one instant, where it is free (or gets free at that instant).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ties {
+    /// The most urgent class first.
+    #[default]
+    ByClass,
+    /// The first to come is served at once. For a search for worst cases: a frame that blocks a more urgent one comes the least moment before it, and
+    /// bounds count no moment at all.
+    ByArrival,
+}
+
 /// The emulated network; see the crate's documentation for how to drive it.
 #[derive(Debug)]
 pub struct Fabric {
@@ -46,6 +57,7 @@ pub struct Fabric {
     wiring: Arc<Wiring>,
     seed: u64,
     switching: Switching,
+    ties: Ties,
     ports: Vec<PortState>,
     media: Vec<Medium>,
     slab: Slab,
@@ -81,6 +93,7 @@ impl Fabric {
             wiring,
             seed,
             switching: Switching::default(),
+            ties: Ties::default(),
             ports,
             media,
             slab: Slab::new(),
@@ -116,6 +129,11 @@ impl Fabric {
     /// How switching delays are chosen from now on.
     pub fn set_switching(&mut self, switching: Switching) {
         self.switching = switching;
+    }
+
+    /// Who goes first of those that come at one instant, from now on.
+    pub fn set_ties(&mut self, ties: Ties) {
+        self.ties = ties;
     }
 
     /// The network that this fabric runs.

@@ -1,6 +1,6 @@
 //! Ports and links: waiting, sending, and the way to the next node.
 
-use super::{Crossing, Fabric, Switching};
+use super::{Crossing, Fabric, Switching, Ties};
 use crate::events::{Event, LAST};
 use crate::frame::{DropReason, Sink};
 use crate::slab::NONE;
@@ -24,6 +24,9 @@ impl Fabric {
         let state = &mut self.ports[port as usize];
         let frame = &self.slab.get(index).frame;
         let (class, wire) = (frame.class.0, frame.wire.0);
+        if state.began_before_its_turn(now, class, &self.slab) && self.ties == Ties::ByClass {
+            return self.start_over(now, port, index, sink);
+        }
         // A frame that need not wait behind another takes no buffer.
         if !state.is_idle() && !state.has_room(class, wire) {
             return self.drop(now, Some(port), index, DropReason::Buffer, sink);
@@ -37,6 +40,25 @@ impl Fabric {
         if state.sending == NONE && !state.requested {
             self.serve(now, port, sink);
         }
+    }
+
+    /// The frame that began at this moment goes back, and the more urgent one that came at it goes first. It needs no room: nothing of its
+    /// class waits. Nor does the other one, which had it, or needed none.
+    fn start_over<S: Sink>(&mut self, now: u64, port: u32, urgent: u32, sink: &mut S) {
+        let state = &mut self.ports[port as usize];
+        let first = std::mem::replace(&mut state.sending, NONE);
+        state.remainder = state.remainder_before;
+        state.queues.push_front(&mut self.slab, first);
+        let frame = &self.slab.get(first).frame;
+        state.count_queued(frame.class.0, frame.wire.0);
+        if state.slots.is_none() {
+            return self.send(now, port, urgent);
+        }
+        // It may not fit into what the other one would have.
+        state.queues.push(&mut self.slab, urgent);
+        let frame = &self.slab.get(urgent).frame;
+        state.count_queued(frame.class.0, frame.wire.0);
+        self.serve(now, port, sink);
     }
 
     pub(super) fn request_medium(&mut self, now: u64, port: u32) {
@@ -63,17 +85,22 @@ impl Fabric {
         let state = &mut self.ports[port as usize];
         let takes = state.rate.transmission(self.slab.get(index).frame.wire);
         let end = if state.carries {
+            state.remainder_before = state.remainder;
             state.remainder.end(now, takes, state.rate)
         } else {
             now + takes.0.0
         };
         (state.sending, state.sending_since, state.spoiled) = (index, now, state.down);
+        state.sending_until = end;
         self.events.push(end, sequence, Event::TransmissionEnd(port));
     }
 
     #[inline]
     pub(super) fn end_transmission<S: Sink>(&mut self, now: u64, port: u32, sink: &mut S) {
         let state = &mut self.ports[port as usize];
+        if state.sending_until != now || state.sending == NONE {
+            return;
+        }
         let (index, started, spoiled) = (state.sending, state.sending_since, state.spoiled);
         let medium = state.medium;
         state.sending = NONE;

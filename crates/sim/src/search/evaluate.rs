@@ -7,7 +7,7 @@ use super::scene::{Actor, Scene};
 use crate::source::{Released, Source};
 use crate::tally::frame_of;
 use std::sync::Arc;
-use timebound_fabric::{Change, DropReason, Fabric, Frame, NO_LEAF, Sink, StreamName};
+use timebound_fabric::{Change, DropReason, Fabric, Frame, NO_LEAF, Sink, StreamName, Ties};
 use timebound_model::{NodeId, PortId, StreamId, Time, WireBytes};
 
 /// Steps in which an evaluation waits for the target, in parts of the time that it is expected to need.
@@ -348,6 +348,8 @@ impl<'a> Evaluator<'a> {
         };
         fabric.reset(phasing.seed);
         fabric.set_switching(phasing.switching);
+        // Of two that come at one instant the first to enter goes first, as if it had come the least moment before.
+        fabric.set_ties(Ties::ByArrival);
         for change in &self.before {
             fabric.schedule(Time(0), change.clone());
         }
