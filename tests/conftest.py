@@ -12,6 +12,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes is the machine's business, and what else it does: no test of properties fails for that.
+settings.register_profile("timebound", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("timebound")
 
 
 def pytest_configure() -> None:
