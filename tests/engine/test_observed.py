@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound.engine.observed import arrivals, name_streams, worst_latencies
@@ -83,6 +83,7 @@ def test_a_segment_with_the_end_of_one_and_the_start_of_the_next_belongs_to_both
     assert jitter_of(frames([0, 3 * PERIOD], payload=150)) == PERIOD
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10 * PERIOD), min_size=1, max_size=12))
 def test_the_jitter_is_the_least_that_explains_every_window(times: list[int]) -> None:
     times = sorted(times)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from timebound.engine.figures import micros
 from timebound.engine.late import MACHINE
+from timebound.stacks import Stream
 
 if TYPE_CHECKING:
     from timebound.engine.summary import Results
@@ -18,7 +19,7 @@ LEAST_SHARE = 0.1
 
 
 def exceeders(results: Results, paths: Mapping[str, Mapping[str, Iterable[str]]]) -> dict[str, list[dict[str, Any]]]:
-    """Port -> streams over it that came less regularly than declared, the worst first."""
+    """Port -> streams over it that came less regularly than declared or in larger frames, the worst first."""
     measured, streams = results.measured, results.prediction.streams
     if measured is None:
         return {}
@@ -26,22 +27,40 @@ def exceeders(results: Results, paths: Mapping[str, Mapping[str, Iterable[str]]]
     found = []
     for name, seen in measured.arrivals.items():
         stream = streams[name]
-        if seen.jitter_ns is None or stream.period_ns is None or seen.jitter_ns <= stream.jitter_ns:
+        if seen.jitter_ns is None or stream.period_ns is None:
             continue
-        more = seen.jitter_ns - stream.jitter_ns
+        more = max(0, seen.jitter_ns - stream.jitter_ns)
+        is_larger = seen.largest_wire > stream.largest_frame
+        if not more and not is_larger:
+            continue
         entry = {
             "stream": name,
             "source": stream.source,
             "declared_jitter_us": micros(stream.jitter_ns),
             "observed_jitter_us": micros(seen.jitter_ns),
-            "released_late": 2 * late.get(name, 0) >= more,
+            "frame_bytes": {"declared": stream.largest_frame, "observed": seen.largest_wire} if is_larger else None,
+            "released_late": more > 0 and 2 * late.get(name, 0) >= more,
         }
         found.append((more, entry))
+    # Who only passes on or answers what came too often has not sent more of his own.
+    names = {str(entry["stream"]) for _, entry in found}
+    found = [each for each in found if not _follows(streams, str(each[1]["stream"]), names)]
     by_port: dict[str, list[dict[str, Any]]] = {}
     for _, entry in sorted(found, key=lambda each: -each[0]):
         for port in {port for path in paths.get(str(entry["stream"]), {}).values() for port in path}:
             by_port.setdefault(port, []).append(entry)
     return by_port
+
+
+def _follows(streams: Mapping[str, Stream], name: str, others: Collection[str]) -> bool:
+    """Are a stream's frames sent because of those of one of these?"""
+    passed: set[str] = set()
+    while (follows := streams[name].follows) is not None and follows.stream is not None and name not in passed:
+        passed.add(name)
+        name = follows.stream
+        if name in others:
+            return True
+    return False
 
 
 def _released_late(results: Results) -> dict[str, int]:
@@ -74,11 +93,35 @@ def named(by_port: Mapping[str, list[dict[str, Any]]], ports: Iterable[str]) -> 
 
 def exceeded_words(entries: Iterable[Mapping[str, Any]]) -> str:
     """Who sent more than declared, in one clause."""
-    return ", ".join(
-        f"{entry['stream']} of {entry['source']} came with {_length(entry['observed_jitter_us'])} of jitter where "
-        f"{_length(entry['declared_jitter_us'])} are declared"
-        for entry in entries
-    )
+    return ", ".join(f"{entry['stream']} of {entry['source']} came {_exceeded(entry)}" for entry in entries)
+
+
+def _exceeded(entry: Mapping[str, Any]) -> str:
+    """How one source exceeded its declaration."""
+    said = []
+    if entry["observed_jitter_us"] > entry["declared_jitter_us"]:
+        declared = _length(entry["declared_jitter_us"])
+        said.append(f"with {_length(entry['observed_jitter_us'])} of jitter where {declared} are declared")
+    if (frame := entry.get("frame_bytes")) is not None:
+        said.append(f"in frames of {frame['observed']:,} B where {frame['declared']:,} B are declared")
+    return " and ".join(said)
+
+
+def notes(flows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Who sent more than declared where nothing was late by it, but bounds would have to be higher; late messages name theirs themselves."""
+    found = {
+        entry["stream"]: entry
+        for flow in flows
+        if not (flow["late_by"] or {}).get("arrivals")
+        for entry in flow["exceeded_by"]
+    }
+    if not found:
+        return []
+    said = exceeded_words(list(found.values())[:NAMED])
+    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return [
+        f"More was sent than is declared: {said}{more}. The bounds of flows that meet these are shown for the arrivals seen as well, and those hold."
+    ]
 
 
 def by_machine(flow: Mapping[str, Any]) -> int:

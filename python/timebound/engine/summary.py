@@ -120,7 +120,8 @@ def summarise(results: Results) -> dict[str, Any]:
                 *plan.notes,
                 *effort_notes(prediction.looked_at),
                 *joined_notes(flows),
-                *([] if measured is None else measured.guesses.values()),
+                *disturbed.notes(flows),
+                *([] if measured is None else [*measured.unseen, *measured.guesses.values()]),
                 *interrupted_notes(interrupted),
                 *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None),
             ],
@@ -301,8 +302,8 @@ class _Entry:
         return entry
 
     def _name_exceeders(self, entry: dict[str, Any]) -> None:
-        """Who exceeded his declaration, where the network took longer than the bound for what is declared."""
-        over = [s for s in entry["segments"] if s["worst_us"] and s["bound_us"] and s["worst_us"] > s["bound_us"]]
+        """Who exceeded his declaration, where the network took longer than the bound for what is declared, or might have."""
+        over = [s for s in entry["segments"] if s["bound_us"] and _higher(s) > s["bound_us"]]
         late = entry["late_by"] or {}
         entry["exceeded_by"] = []
         if over or late.get("arrivals"):
@@ -473,6 +474,11 @@ class _Entry:
             entry["decides"] = True
             return "unmeasured"
         return "met"
+
+
+def _higher(segment: dict[str, Any]) -> float:
+    """What a frame took at most, or could have taken by the arrivals that were seen."""
+    return max(segment["worst_us"] or 0.0, segment["bound_observed_us"] or 0.0)
 
 
 def _window(prediction: Prediction, stream: str) -> dict[str, Any] | None:
