@@ -4,7 +4,7 @@
 //! forwarded as they came; the crate adds the user property `x-mqtt-client-id` to every other MQTT 5 PUBLISH. It is meant to be a
 //! process of its own in its node's namespace: [`broker`] blocks until SIGTERM or SIGINT.
 
-use crate::wire::{HEADER_BYTES, Header};
+use crate::wire::Header;
 use mqtt5::broker::config::{AuthConfig, BrokerConfig as Settings, StorageBackend, StorageConfig};
 use mqtt5::broker::{BrokerEventHandler, ClientPublishEvent, MqttBroker, PublishAction};
 use mqtt5_protocol::packet::publish::PublishPacket;
@@ -37,7 +37,7 @@ pub struct BrokerConfig {
     /// Where retained messages and sessions are kept on disk; nowhere if absent.
     #[serde(default)]
     pub storage_folder: Option<PathBuf>,
-    /// Topics of measured messages without room for a header: what has less than that on them is forwarded as it came, too.
+    /// Topics of measured messages without a header: what comes on them is forwarded as it came, too.
     #[serde(default)]
     pub short_topics: BTreeSet<String>,
     /// Threads that serve clients; 1 has the least jitter on a small machine, 2 the most throughput.
@@ -156,8 +156,8 @@ fn settings(config: &BrokerConfig, address: SocketAddr) -> Settings {
 }
 
 /// The crate adds the publisher's identifiers as user properties before it forwards a message. No other broker does, and the
-/// sizes on the wire would depend on names. Measured messages (they carry no properties) are forwarded without any; messages of
-/// other programs keep theirs, which the event does not hold.
+/// sizes on the wire would depend on names. Measured messages (they carry no properties) are forwarded without any, and so are those of
+/// declared topics that say what to answer to nobody; other messages keep theirs, which the event does not hold.
 struct ForwardAsSent {
     short_topics: BTreeSet<String>,
 }
@@ -167,11 +167,9 @@ impl BrokerEventHandler for ForwardAsSent {
         &'a self,
         event: ClientPublishEvent,
     ) -> Pin<Box<dyn Future<Output = PublishAction> + Send + 'a>> {
-        let is_measured = if event.payload.len() < HEADER_BYTES {
-            self.short_topics.contains(&*event.topic)
-        } else {
-            Header::read(&event.payload).is_some()
-        };
+        let is_request = event.response_topic.is_some() || event.correlation_data.is_some();
+        let is_measured = self.short_topics.contains(&*event.topic) && !is_request
+            || Header::read(&event.payload).is_some();
         Box::pin(std::future::ready(if is_measured {
             let mut packet =
                 PublishPacket::new(&*event.topic, event.payload, event.qos).with_retain(event.retain);

@@ -227,6 +227,9 @@ pub struct ShortFlow {
     pub flow: u32,
     pub topic: String,
     pub payload_bytes: u32,
+    /// They come from a program that is not ours: of any size, without a number, in order.
+    #[serde(default)]
+    pub own: bool,
 }
 
 impl MqttRole {

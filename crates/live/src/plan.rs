@@ -351,6 +351,44 @@ pub struct MarkerPlan {
     /// Where to look for measurement headers; null: frames are recorded without sequence.
     #[serde(default)]
     pub header: Option<HeaderPlan>,
+    /// Null: a connection of the built-in endpoints. Markers that have this may share a 5-tuple: each frame is told by what is in it.
+    #[serde(default)]
+    pub own: Option<OwnPlan>,
+}
+
+/// Messages of a program that is not ours, on MQTT connections that it opens itself (or as datagrams).
+///
+/// A frame belongs to `data` of the marker while it holds a message on its topic (over UDP: any datagram), or what MQTT sends beside it in
+/// the same direction. Frames of other packets are undeclared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnPlan {
+    pub flow: u32,
+    pub role: OwnRole,
+    /// Null for datagrams.
+    #[serde(default)]
+    pub topic: Option<String>,
+    /// Declared: with 0 nobody acknowledges its messages, and what does is undeclared.
+    #[serde(default)]
+    pub qos: u8,
+    /// Is it MQTT 5, where no CONNECT says so?
+    #[serde(default)]
+    pub version5: bool,
+    /// Of messages that the built-in endpoints publish: their payload, at whose start their number is. Null: numbered as they come by.
+    #[serde(default)]
+    pub payload_bytes: Option<u32>,
+}
+
+/// What passes on a connection of such a program, in the direction of its marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnRole {
+    /// Messages from their publisher: they are numbered in this order.
+    Source,
+    /// Messages from a broker: each has the number that it had when its publisher sent it.
+    Onward,
+    /// What answers messages of the other direction.
+    Answers,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

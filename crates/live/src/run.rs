@@ -666,6 +666,7 @@ impl Run {
             undeclared_overflow: plane.overflow.into(),
             refused_frames: plane.refusals,
             tcp: report::tcp(&plane.flows, &names),
+            own: plane.own,
             programs: self
                 .prepared
                 .programs

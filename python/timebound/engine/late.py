@@ -150,8 +150,10 @@ def with_causes(
         parts = plan.segments[row["flow"], row["receiver"]]
         brokers = {part.destination for part in parts[:-1]}
         span = (row["released_ns"], row["received_ns"])
-        own = waits.of(flow.source, "client_wait_ns", *span)
-        there = waits.of(row["receiver"], "client_wait_ns", *span)
+        own, there = (
+            waits.of(node, "wait_ns" if node in flow.programs else "client_wait_ns", *span)
+            for node in (flow.source, row["receiver"])
+        )
         bounds = [prediction.segment(part).actual_ns for part in parts]
         found.append(
             Late(

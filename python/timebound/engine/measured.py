@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from timebound.engine import observed, records, short
+from timebound.engine import observed, own, records, short
 from timebound.engine.answers import answers
 from timebound.engine.late import with_causes
 from timebound.engine.observed import Arrivals
@@ -43,7 +43,9 @@ class Measured:
     answers: list[dict[str, Any]] = field(default_factory=list)
     """Of the controller, to the clients of flows (`engine.answers`)."""
     guesses: short.Guesses = field(default_factory=dict)
-    """What is not certain of messages without room for a number."""
+    """What is not certain of messages without room for a number, or of programs."""
+    unseen: list[str] = field(default_factory=list)
+    """Which messages of programs were not seen."""
 
     def unsent(self, plan: Plan) -> Counter[str]:
         """Messages of each flow that were released while their client had no connection to send them on. A publisher that was told to stop, or to
@@ -81,13 +83,15 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
     frames, endpoints, guesses = short.resolve(plan, frames, endpoints)
     arrivals = observed.arrivals(plan, prediction.streams, frames)
     worst = observed.worst_latencies(frames)
+    seen = own.complete(plan, frames, endpoints, live)
+    frames, endpoints = seen.frames, seen.endpoints
     delivered = pl.when(pl.col("delivered_ns") < 0).then(None).otherwise(pl.col("delivered_ns") - warm_up)
     frames = frames.with_columns(pl.col("ingress_ns") - warm_up, delivered.alias("delivered_ns"))
     endpoints = endpoints.with_columns(pl.col("nominal_ns") - warm_up, pl.col("time_ns") - warm_up)
     nodes = _nodes(folder / "nodes.csv", warm_up)
     told = {order["node"] for order in live.get("lifecycle") or []}
     return Measured(
-        messages=with_causes(prediction, _messages(prediction, frames, endpoints), frames, nodes, told),
+        messages=with_causes(prediction, own.owed(_messages(prediction, frames, endpoints), seen), frames, nodes, told),
         frames=frames,
         arrivals=arrivals,
         worst_ns=worst,
@@ -101,7 +105,8 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         nodes=nodes,
         links=_links(folder / "ports.csv", warm_up),
         precision=_precision(folder / "lateness.csv", warm_up),
-        guesses=guesses,
+        guesses={**guesses, **seen.guesses},
+        unseen=seen.notes,
         answers=answers(folder, {flow.topic: flow.name for flow in plan.scenario.flows if flow.asks}, warm_up, live),
     )
 

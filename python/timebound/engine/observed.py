@@ -134,8 +134,10 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
 
     if frames.is_empty():
         return {}
-    # An empty datagram has no bytes to count by: each is a release.
-    sizes = {m.data: m.header[1] for m in plan.markers if m.data is not None and m.header is not None and m.header[1]}
+    # An empty datagram has no bytes to count by: each is a release. Programs' messages are of any size: those that begin are counted.
+    marked = [m for m in plan.markers if m.data is not None and m.header is not None]
+    sizes = {marker.data: marker.header[1] for marker in marked if marker.header and marker.own is None}
+    own = {marker.data for marker in marked if marker.own is not None}
     rows = [
         (
             stream.name,
@@ -143,12 +145,13 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             len(stream.frames_bytes),
             len(stream.destinations),
             stream.largest_frame,
-            sizes.get(stream.name),
+            sizes.get(stream.name) or None,
+            stream.name in own,
         )
         for stream in streams.values()
     ]
     schema = {"name": pl.String, "period": pl.Int64, "burst": pl.Int64, "destinations": pl.UInt32}
-    schema |= {"largest": pl.UInt32, "message": pl.Int64}
+    schema |= {"largest": pl.UInt32, "message": pl.Int64, "own": pl.Boolean}
     declared = pl.DataFrame(rows, schema=schema, orient="row")
     dropped = pl.col("flags") & DROPPED > 0
     # Answers after the last release belong to the end of a connection (FIN), not to the declared traffic.
@@ -157,13 +160,16 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
     # Each frame once: a multicast frame has a record for every receiver, a doubled one for every copy.
     once = (pl.col("leaf") == 0) | (dropped & (pl.col("destinations") == 1))
     by_bytes = pl.col("message").is_not_null()
-    share = pl.when(by_bytes).then(pl.col("payload").cast(pl.Int64)).otherwise(1)
-    unit = pl.when(by_bytes).then(pl.col("message")).otherwise(pl.col("burst"))
+    share = pl.when(by_bytes).then(pl.col("payload").cast(pl.Int64)).when("own").then(pl.col("begun")).otherwise(1)
+    unit = pl.when(by_bytes).then(pl.col("message")).when("own").then(1).otherwise(pl.col("burst"))
     found = (
         frames.filter(pl.col("flags") & COPY == 0)
         .join(declared, on="name", how="inner", maintain_order="left")
         .filter(once & during)
         .sort("name", "ingress_ns", maintain_order=True)
+        .with_columns(begun=_begun())
+        .with_columns(nth=pl.col("begun").cum_sum().over("name"))
+        .with_columns(begun=pl.col("begun") + _beyond())
         .with_columns(share=share, unit=unit)
         .with_columns(sum=pl.col("share").cum_sum().over("name"))
         .with_columns(before=pl.col("sum") - pl.col("share"))
@@ -171,7 +177,7 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             # The first release that starts (ends) in the frame, and the last one; none where the last is below the first.
             jitter=pl.max_horizontal(
                 _jitter(-(-pl.col("before") // pl.col("unit")), -(-pl.col("sum") // pl.col("unit")) - 1),
-                _jitter(pl.col("before") // pl.col("unit"), pl.col("sum") // pl.col("unit") - 1),
+                _jitter(*_ended()),
             )
         )
         .group_by("name", maintain_order=True)
@@ -204,6 +210,39 @@ def _jitter(first: pl.Expr, last: pl.Expr) -> pl.Expr:
     late = pl.when(any_here).then(last * pl.col("period") - pl.col("ingress_ns"))
     early = pl.when(any_here).then(first * pl.col("period") - pl.col("ingress_ns"))
     return late - early.cum_min().over("name")
+
+
+def _begun() -> pl.Expr:
+    """Messages of a program that begin in each frame."""
+    import polars as pl
+
+    # A dropped frame has no count (a port stands in its place).
+    is_first = (pl.col("flags") & (HAS_SEQUENCE | CONTINUED) == HAS_SEQUENCE).cast(pl.Int64)
+    return pl.when(pl.col("flags") & DROPPED > 0).then(is_first).otherwise(pl.col("messages").cast(pl.Int64))
+
+
+def _beyond() -> pl.Expr:
+    """A message with more frames than are declared is another release with every so many of them."""
+    import polars as pl
+
+    place = pl.int_range(pl.len()).over("name", "nth")
+    return ((place > 0) & (place % pl.col("burst") == 0)).cast(pl.Int64)
+
+
+def _ended() -> tuple[pl.Expr, pl.Expr]:
+    """The first and the last release that end in each frame; none where the last is below the first."""
+    import polars as pl
+
+    by_unit = pl.col("before") // pl.col("unit"), pl.col("sum") // pl.col("unit") - 1
+    goes_on = pl.col("share").shift(-1).over("name") == 0
+    is_beyond = pl.col("share") > pl.col("messages")
+    was_begun = (pl.col("flags") & CONTINUED > 0) & (pl.col("before") > 0) & ~is_beyond
+    by_message = (
+        pl.col("before") - was_begun.cast(pl.Int64),
+        pl.col("sum") - 1 - goes_on.fill_null(False).cast(pl.Int64),
+    )
+    first, last = (pl.when("own").then(own).otherwise(others) for own, others in zip(by_message, by_unit, strict=True))
+    return first, last
 
 
 def worst_latencies(frames: pl.DataFrame) -> dict[tuple[str, str], int]:

@@ -52,7 +52,9 @@ class Matched:
 def resolve(plan: Plan, frames: pl.DataFrame, endpoints: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, Guesses]:
     """Frames (with the names of their streams) and messages with the sender's sequence numbers, and what is not certain of them."""
     sizes = {flow.name: flow.size_bytes for flow in plan.scenario.flows}
-    small = [n for n, leg in enumerate(plan.legs) if sizes[leg.flow] < WHOLE_NUMBER_BYTES]
+    # What a program publishes the data plane has numbered.
+    own = {flow.name for flow in plan.scenario.flows if flow.is_own}
+    small = [n for n, leg in enumerate(plan.legs) if sizes[leg.flow] < WHOLE_NUMBER_BYTES and leg.flow not in own]
     guesses: Guesses = {}
     if small and not endpoints.is_empty():
         frames, endpoints = frames.with_row_index("row"), endpoints.with_row_index("row")
@@ -94,13 +96,13 @@ class _Flow:
         numbered = pl.col("flags") & records.HAS_SEQUENCE > 0
         crossed = frames.filter((pl.col("flow") == self.number) & numbered)
         for receiver in leg.receivers:
-            passed = _passed(sent, "time_ns")
+            passed = passage(sent, "time_ns")
             for segment in self.plan.segments[leg.flow, receiver]:
                 passed = self._cross(passed, crossed.filter(pl.col("name") == segment.stream), segment, receiver)
             came = own.filter((pl.col("kind") == records.RECEIVED) & (pl.col("receiver") == hosts[receiver]))
             if came.is_empty():
                 continue
-            matched = match(passed, _passed(came, "time_ns"), self.size)
+            matched = match(passed, passage(came, "time_ns"), self.size)
             self.in_messages[came["row"].to_numpy()] = matched.sequence
             # As many may be one that was lost and one that came twice.
             doubled = self.size == 0 and not came.filter(pl.col("flags") & DUPLICATE > 0).is_empty()
@@ -114,14 +116,14 @@ class _Flow:
             # All that went in may have been crossed elsewhere (on another machine): what comes out tells.
             return passed
         is_shared, datagrams = segment.stream in self.plan.shared, segment.name == "direct"
-        whole = _messages(rows, alone=is_shared)
+        whole = each_message(rows, alone=is_shared)
         firsts = whole.group_by("sequence").agg(pl.col("ingress_ns").min())
         if datagrams:
             firsts = firsts.sort("ingress_ns", "sequence")
         else:
             # Of a dropped segment only the first message is known: none went in after the one behind it.
             firsts = firsts.sort("sequence").with_columns(pl.col("ingress_ns").cum_min(reverse=True))
-        own = _passed(firsts, "ingress_ns")
+        own = passage(firsts, "ingress_ns")
         if is_shared and self.size == 0 and own.sequence.max() < len(passed.sequence):
             # Not all of them are seen here, but the data plane has counted them all.
             matched = Matched(passed.sequence[own.sequence], True)
@@ -145,7 +147,7 @@ class _Flow:
             )
 
 
-def _messages(rows: pl.DataFrame, *, alone: bool) -> pl.DataFrame:
+def each_message(rows: pl.DataFrame, *, alone: bool) -> pl.DataFrame:
     """One row per message: a segment may bring several, and the end of the one before the first that begins. `alone`: the first is all
     that is known of it."""
     import polars as pl
@@ -181,7 +183,7 @@ def _arrived(whole: pl.DataFrame, names: pl.DataFrame, datagrams: bool) -> Passe
     return Passed(there["true"].to_numpy().astype(np.int64), there["delivered_ns"].to_numpy().astype(np.int64))
 
 
-def _passed(table: pl.DataFrame, time: str) -> Passed:
+def passage(table: pl.DataFrame, time: str) -> Passed:
     return Passed(table["sequence"].to_numpy().astype(np.int64), table[time].to_numpy().astype(np.int64))
 
 

@@ -41,10 +41,16 @@ class Context:
 
     def error_at(self, target: str, message: str, hint: str) -> None:
         """Records an error at a part of the resolved model (`flows[3].after`), or at the whole that it belongs to where nothing was written for it."""
-        place = (
+        self.sources.problem(self._place_at(target), target, message, hint)
+
+    def warn_at(self, target: str, message: str, hint: str) -> None:
+        """Records a warning in the same way."""
+        self.sources.problem(self._place_at(target), target, message, hint, warning=True)
+
+    def _place_at(self, target: str) -> Place:
+        return (
             self.locations.get(target) or self.locations.get(target.rpartition(".")[0]) or Place(self.tree.place.file)
         )
-        self.sources.problem(place, target, message, hint)
 
     def key_place(self, path: Path) -> Place:
         """Where the last key of `path` was written."""

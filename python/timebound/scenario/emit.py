@@ -323,6 +323,8 @@ def _flow_entry(flow: Flow, stack: Stack) -> dict[str, Any]:
         entry["sealed"] = True
     if not flow.reserve:
         entry["reserve"] = False
+    if flow.programs:
+        entry["programs"] = list(flow.programs)
     return entry
 
 

@@ -22,6 +22,7 @@ from timebound.scenario.problems import Problem, ScenarioError
 from timebound.scenario.resolve_flows import FlowResolver
 from timebound.scenario.resolve_machines import resolve_machines
 from timebound.scenario.resolve_network import resolve_network
+from timebound.scenario.resolve_programs import check_programs
 from timebound.scenario.resolve_reserved import default_controller
 from timebound.scenario.resolve_routes import assign
 from timebound.scenario.resolve_run import resolve_background, resolve_run
@@ -104,6 +105,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
     for index, flow in enumerate(checked.flows):
         flows.add(flow, index)
     check_shared(flows.flows, stack, context)
+    check_programs(flows.flows, stack, net, context, several_machines=bool(checked.network.machines))
     flows.flows = assign(flows.flows, checked.assigned, stack, net, graph, context)
     if not checked.flows and not checked.background:
         context.warn((), "the scenario has no flows and no background", "flows: [{name: alpha, from: h1, to: h2, ...}]")

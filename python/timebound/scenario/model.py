@@ -388,6 +388,13 @@ class Flow:
     """Of a multicast flow: its datagrams and reports are encrypted."""
     reserve: bool = True
     """RT-MQTT only: do its clients ask for a channel?"""
+    programs: tuple[str, ...] = ()
+    """Its hosts whose own programs take the place of built-in clients."""
+
+    @property
+    def is_own(self) -> bool:
+        """Does its publisher's own program send the messages?"""
+        return self.source in self.programs
 
     @property
     def asks(self) -> bool:

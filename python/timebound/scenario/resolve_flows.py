@@ -15,6 +15,7 @@ from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
 from timebound.scenario.resolve_broker import check_via
 from timebound.scenario.resolve_media import bucket
 from timebound.scenario.resolve_network import Net
+from timebound.scenario.resolve_programs import named_programs
 from timebound.scenario.resolve_reserved import asks, check_asking
 from timebound.scenario.resolve_routes import resolve_routes
 from timebound.scenario.resolve_stack import BETWEEN_NETWORKS, Homes, class_of, resolve_hosts
@@ -55,6 +56,7 @@ _FIELDS = {
     "multicast": "multicast",
     "sealed": "sealed",
     "reserve": "reserve",
+    "programs": "programs",
     "name": "name",
 }
 
@@ -87,15 +89,18 @@ class FlowResolver:
         sources = resolve_hosts(flow.from_, self.net, (*path, "from"), self.context)
         receivers = resolve_hosts(flow.to, self.net, (*path, "to"), self.context)
         self.check(flow, path)
+        programs = named_programs(flow, sources, receivers, self.net, path, self.context)
         total = len(sources) * flow.count
         self.receivers += total * len(receivers)
         if len(self.flows) + total > MOST_FLOWS or self.receivers > MOST_RECEIVERS:
             if not self.context.failed:
                 self.context.error(path, f"more than {MOST_FLOWS} flow instances", "make ranges and counts smaller")
             return
-        self.expand(flow, path, sources, receivers)
+        self.expand(flow, path, sources, receivers, programs)
 
-    def expand(self, flow: shape.Flow, path: Path, sources: list[str], receivers: list[str]) -> None:
+    def expand(
+        self, flow: shape.Flow, path: Path, sources: list[str], receivers: list[str], programs: set[str]
+    ) -> None:
         total = len(sources) * flow.count
         if total > 1 and flow.name.endswith("]"):
             self.context.error((*path, "name"), f"{flow.name!r} is the name of one instance", "drop the brackets")
@@ -144,6 +149,7 @@ class FlowResolver:
                     multicast=flow.multicast,
                     sealed=flow.sealed,
                     reserve=flow.reserve,
+                    programs=tuple(name for name in (source, *receivers) if name in programs),
                 )
             )
         self.flows[first:] = resolve_routes(

@@ -138,6 +138,12 @@ class Flow(Shape):
         description="with multicast: the managers have TLS between them, so each datagram is 28 B longer and each of their reports 22 B (not emulated)",
         examples=[True],
     )
+    programs: NodeNames = Field(
+        default_factory=list,
+        description="hosts of from and to whose own program (run) publishes or receives its messages: no built-in client is started there, and they are "
+        "measured by topic on the wire (docs/nodes.md)",
+        examples=["h1"],
+    )
     reserve: bool = Field(
         default=True,
         description="rt-mqtt, mrt-mqtt and dm-mqtt: its clients ask for a channel, if it has a deadline; false: they ask for nothing, and it is best effort",

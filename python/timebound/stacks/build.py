@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 
-from timebound.scenario.model import MqttStack, Scenario
+from timebound.scenario.model import Flow, MqttStack, Scenario
 from timebound.stacks import background, gateway, hardware, mqtt, reserved, switches, udp, ways
 from timebound.stacks.gateway import subnets_of
 from timebound.stacks.plan import Plan, PlanError
@@ -72,6 +72,7 @@ def build_plan(scenario: Scenario) -> Plan:
             f"The simulation lets {'them' if several else 'it'} run on; what the orders touch has no bound."
         )
     _note_unknown_senders(plan)
+    _note_programs(plan)
     hardware.withdraw(plan)
     _check_measurable(plan)
     return plan
@@ -86,6 +87,35 @@ def _note_unknown_senders(plan: Plan) -> None:
             f"Nothing is known of TCP of {', '.join(unknown[:5])}{' and others' if len(unknown) > 5 else ''}: bounds take every packet to be sent as it is "
             "written (TCP_NODELAY). What Nagle's algorithm would hold back must be part of the flow's jitter."
         )
+
+
+MOST_NAMED = 5
+"""Flows that a note names."""
+
+
+def _note_programs(plan: Plan) -> None:
+    """Which messages are programs' own, and how they are known."""
+    own = [flow for flow in plan.scenario.flows if flow.programs]
+    if not own:
+        return
+    named = "; ".join(f"{flow.name} ({_known_by(plan, flow)}): {', '.join(flow.programs)}" for flow in own[:MOST_NAMED])
+    more = f" and {len(own) - MOST_NAMED} more" if len(own) > MOST_NAMED else ""
+    plan.notes.append(
+        f"Programs of the nodes publish or receive in place of built-in clients: {named}{more}. Their messages are measured on the wire, from the first port "
+        "to the last: what the programs need before and after is not known. Bounds take every message to be sent as it is written (TCP_NODELAY)."
+    )
+
+
+def _known_by(plan: Plan, flow: Flow) -> str:
+    numbers = (number for number, leg in enumerate(plan.legs) if leg.flow == flow.name)
+    number = next(numbers)
+    topics = (
+        m.own.topic for m in plan.markers if m.own is not None and m.own.flow == number and m.own.topic is not None
+    )
+    if (topic := next(topics, None)) is not None:
+        return f"topic {topic}"
+    streams = {segment.stream for receiver in flow.receivers for segment in plan.segments[flow.name, receiver]}
+    return f"UDP port {next(marker.destination_port for marker in plan.markers if marker.data in streams)}"
 
 
 def _check_measurable(plan: Plan) -> None:

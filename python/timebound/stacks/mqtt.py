@@ -18,6 +18,7 @@ from timebound.stacks import groups, mqtt_per_node, networks, peers, release, re
 from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, KEEP_ALIVE_S, Arrived, Connection
 from timebound.stacks.plan import Plan, PlanError
 from timebound.stacks.shared import shared_connections
+from timebound.stacks.wire import MEASUREMENT_HEADER_BYTES
 
 FIRST_CLIENT_PORT = 20_000
 FIRST_BRIDGE_PORT = 10_000
@@ -29,13 +30,14 @@ def lay(plan: Plan, stack: MqttStack) -> None:
     brokers = {broker.node: broker for broker in stack.brokers}
     ports: Counter[str] = Counter()
     if stack.connections == "per-node":
-        _add_brokers(plan, stack, [])
         # Of one length, so that all messages on a connection are of one size.
-        mqtt_per_node.lay(plan, stack, topics_of(plan, padded=True), partial(_add_client, plan, stack, ports))
+        topics = topics_of(plan, padded=True)
+        _add_brokers(plan, stack, [], topics)
+        mqtt_per_node.lay(plan, stack, topics, partial(_add_client, plan, stack, ports))
         return
     topics = topics_of(plan)
     bridges = _bridges(plan, stack, topics)
-    _add_brokers(plan, stack, bridges)
+    _add_brokers(plan, stack, bridges, topics)
     listeners = {(bridge.flow, bridge.source, bridge.target): bridge.port for bridge in bridges}
     shared = shared_connections(plan.scenario.flows, topics, stack.version == "5")
     passed_on = _passed_on(plan.scenario.flows)
@@ -199,7 +201,7 @@ def topics_of(plan: Plan, *, padded: bool = False) -> dict[str, str]:
     return topics
 
 
-def _add_brokers(plan: Plan, stack: MqttStack, bridges: list[_Bridge]) -> None:
+def _add_brokers(plan: Plan, stack: MqttStack, bridges: list[_Bridge], topics: Mapping[str, str]) -> None:
     """The brokers as programs. Those that others forward to come first: a bridge that finds nobody waits a second."""
     depth: dict[str, int] = {}
     for flow in plan.scenario.flows:
@@ -211,20 +213,22 @@ def _add_brokers(plan: Plan, stack: MqttStack, bridges: list[_Bridge]) -> None:
         if broker.program == "manager":
             continue
         if stack.reserved:
-            _add_broker(plan, broker, bridges, "127.0.0.1", reserved.BROKER_PORT)
+            _add_broker(plan, broker, bridges, topics, "127.0.0.1", reserved.BROKER_PORT)
         else:
-            _add_broker(plan, broker, bridges, "0.0.0.0", broker.port)
+            _add_broker(plan, broker, bridges, topics, "0.0.0.0", broker.port)
     for broker in stack.brokers:
         _await_bridges(plan, broker.node, bridges)
     if stack.reserved:
         reserved.lay(plan, stack)
 
 
-def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge], bind: str, port: int) -> None:
+def _add_broker(
+    plan: Plan, broker: Broker, bridges: list[_Bridge], topics: Mapping[str, str], bind: str, port: int
+) -> None:
     name = f"broker-{broker.node}"
     if broker.program == "embedded":
         argv = [sys.executable, "-m", "timebound.node", "broker", "--bind", bind, "--port", str(port)]
-        argv += [word for topic in _short_topics(plan) for word in ("--short", topic)]
+        argv += [word for topic in _without_header(plan.scenario.flows, topics) for word in ("--short", topic)]
     else:
         configuration = f"{name}.conf"
         lines = mosquitto_configuration([port, *(b.port for b in bridges if b.target == broker.node)], bind)
@@ -244,10 +248,9 @@ def _add_broker(plan: Plan, broker: Broker, bridges: list[_Bridge], bind: str, p
     )
 
 
-def _short_topics(plan: Plan) -> list[str]:
-    """Topics of the messages that have no room for a measurement header."""
-    known = [short for marker in plan.markers for short in marker.short]
-    return sorted({short.topic for short in known if short.topic is not None})
+def _without_header(flows: Sequence[Flow], topics: Mapping[str, str]) -> list[str]:
+    """Topics of the messages that bear no measurement header: they have no room for one, or a program publishes them."""
+    return sorted({topics[flow.name] for flow in flows if flow.size_bytes < MEASUREMENT_HEADER_BYTES or flow.is_own})
 
 
 def _await_bridges(plan: Plan, node: str, bridges: list[_Bridge]) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from timebound.scenario.model import Broker, Flow, MqttStack
 from timebound.stacks import release
 from timebound.stacks.joined import Packets
-from timebound.stacks.plan import Follows, Marker, Plan, Segment, Stream, short
+from timebound.stacks.plan import Follows, Marker, Own, Plan, Segment, Short, Stream, short
 from timebound.stacks.shared import FROM_RECEIVER, FROM_SENDER, SharedConnection, SharedDirection
 from timebound.stacks.stages import Crossing, Packet, Stage, Step, Waiting, Working
 from timebound.stacks.transport import Carried
@@ -47,6 +47,8 @@ HOST_JITTER_NS = 1_000_000
 BRIDGE_HOLD_NS = 50_000_000
 """Declared: mosquitto leaves Nagle's algorithm on for its bridges (RFC 1122, section 4.2.3.4), so a message can wait until the one before is
 acknowledged: the delayed-ACK time of 40 ms, and the way there and back."""
+FIRST_ACKNOWLEDGED = {0: "keep-alive-there", 1: "puback/ack", 2: "pubrec/ack"}
+"""By QoS: to what a segment without payload from the sender of messages belongs."""
 ANSWERS = {0: (), 1: ("puback",), 2: ("pubrec", "pubrel", "pubcomp")}
 
 
@@ -111,19 +113,23 @@ class Connection:
         plan, flow = self.plan, self.flow
         plan.role(flow.source, "publisher")
         name = f"{flow.name}/publish@{broker.node}" if self.several else f"{flow.name}/publish"
-        port = self._client(
-            broker,
-            flow.source,
-            name,
-            {
-                "kind": "publish",
-                "topic": self.topic,
-                "qos": flow.qos,
-                "flow": self.leg,
-                "payload_bytes": flow.size_bytes,
-                "content": release.content(flow),
-                "release": release.emulated(flow, plan.scenario.run.seed),
-            },
+        port = (
+            None
+            if flow.is_own
+            else self._client(
+                broker,
+                flow.source,
+                name,
+                {
+                    "kind": "publish",
+                    "topic": self.topic,
+                    "qos": flow.qos,
+                    "flow": self.leg,
+                    "payload_bytes": flow.size_bytes,
+                    "content": release.content(flow),
+                    "release": release.emulated(flow, plan.scenario.run.seed),
+                },
+            )
         )
         if flow.source == broker.node:
             return self._local_publisher(name, broker, copies, at_once)
@@ -150,18 +156,22 @@ class Connection:
         plan, flow = self.plan, self.flow
         plan.role(receiver, "subscriber")
         name = f"{flow.name}/deliver>{receiver}"
-        port = self._client(
-            broker,
-            receiver,
-            name,
-            {
-                "kind": "subscribe",
-                "filter": self.topic,
-                "qos": flow.qos,
-                "flow": self.leg,
-                "short": [known.plan() for known in short(self.leg, flow.size_bytes, self.topic)],
-                "receiver": plan.host_numbers()[receiver],
-            },
+        port = (
+            None
+            if receiver in flow.programs
+            else self._client(
+                broker,
+                receiver,
+                name,
+                {
+                    "kind": "subscribe",
+                    "filter": self.topic,
+                    "qos": flow.qos,
+                    "flow": self.leg,
+                    "short": self._without_header(),
+                    "receiver": plan.host_numbers()[receiver],
+                },
+            )
         )
         segments, way = list(arrived.segments), list(arrived.way)
         if receiver == broker.node:
@@ -177,6 +187,13 @@ class Connection:
 
     def _client(self, broker: Broker, node: str, name: str, role: dict[str, object]) -> int:
         return self.client(node, name, broker, self.flow, role, self.flow.start_ns)
+
+    def _without_header(self) -> list[dict[str, object]]:
+        """What a built-in subscriber knows of messages that bear no header of ours."""
+        known = (
+            (Short(self.leg, 0, self.topic),) if self.flow.is_own else short(self.leg, self.flow.size_bytes, self.topic)
+        )
+        return [{**each.plan(), "own": self.flow.is_own} for each in known]
 
     def _message(self, *, bridged: bool = False, least: bool = False) -> tuple[int, int]:
         """Bytes of the PUBLISH (of the `least` one) and where its payload starts. Bridges speak MQTT 3.1.1, whatever the clients speak."""
@@ -572,8 +589,11 @@ class Connection:
     ) -> None:
         """The 5-tuples of both directions. The broker cannot mark its packets by topic: the first port does it (with channels: manager and switches)."""
         addresses, qos = self.plan.addresses, self.flow.qos
-        # The bridge alone chooses its own port.
-        between_brokers = port is None and "manager" not in (self._program(sender), self._program(receiver))
+        own, answers = self._own(receiver, towards_broker=towards_broker)
+        # Beside programs the bridge alone chooses its own port.
+        between_brokers = (
+            own is None and port is None and "manager" not in (self._program(sender), self._program(receiver))
+        )
         size, offset = self._message(bridged=between_brokers)
         joins = self._join(name, sender, receiver) if self.flow.start_ns else {}
         self.plan.markers.append(
@@ -584,11 +604,13 @@ class Connection:
                 source_port=port,
                 destination_port=peer_port,
                 data=name,
-                ack={0: f"{name}/keep-alive-there", 1: f"{name}/puback/ack", 2: f"{name}/pubrec/ack"}[qos],
+                # A program may ask for answers that are not declared; what it says to those is not declared either.
+                ack=None if own is not None and qos == 0 else f"{name}/{FIRST_ACKNOWLEDGED[qos]}",
                 control={0: f"{name}/keep-alive-there", 1: None, 2: f"{name}/pubrel"}[qos],
                 header=(offset, size),
-                short=short(self.leg, self.flow.size_bytes, self.topic),
-                rewrite_dscp=not towards_broker and not self.stack.reserved,
+                short=() if own is not None else short(self.leg, self.flow.size_bytes, self.topic),
+                own=own,
+                rewrite_dscp=(not towards_broker or own is not None) and not self.stack.reserved,
                 join=joins.get(sender),
             )
         )
@@ -602,7 +624,21 @@ class Connection:
                 data={0: f"{name}/keep-alive-back", 1: f"{name}/puback", 2: f"{name}/pubrec"}[qos],
                 ack=f"{name}/ack",
                 control=f"{name}/pubcomp" if qos == 2 else None,
-                rewrite_dscp=towards_broker and not self.stack.reserved,
+                own=answers,
+                rewrite_dscp=(towards_broker or answers is not None) and not self.stack.reserved,
                 join=joins.get(receiver),
             )
         )
+
+    def _own(self, receiver: str, *, towards_broker: bool) -> tuple[Own | None, Own | None]:
+        """How messages on this connection and answers to them are told, where a program has a part in it."""
+        flow, version5 = self.flow, self.stack.version == "5"
+        answers = Own(self.leg, "answers", qos=flow.qos, version5=version5)
+        if towards_broker:
+            return (Own(self.leg, "source", self.topic, flow.qos, version5), answers) if flow.is_own else (None, None)
+        is_program = receiver in flow.programs
+        if not is_program and not flow.is_own:
+            return None, None
+        size = None if flow.is_own else flow.size_bytes
+        # A built-in client's port is known, and its answers by that.
+        return Own(self.leg, "onward", self.topic, flow.qos, version5, size), answers if is_program else None

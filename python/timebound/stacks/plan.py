@@ -168,6 +168,31 @@ def short(flow: int, payload_bytes: int, topic: str | None = None) -> tuple[Shor
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """Messages of a program that is not ours, told by topic (`OwnPlan` of crates/live/src/plan.rs)."""
+
+    flow: int
+    role: Literal["source", "onward", "answers"]
+    topic: str | None = None
+    """`None` for datagrams."""
+    qos: int = 0
+    version5: bool = False
+    payload_bytes: int | None = None
+    """Of messages that a built-in client publishes; `None`: the publisher is a program too."""
+
+    def plan(self) -> dict[str, Any]:
+        """The JSON of `OwnPlan`."""
+        return {
+            "flow": self.flow,
+            "role": self.role,
+            "topic": self.topic,
+            "qos": self.qos,
+            "version5": self.version5,
+            "payload_bytes": self.payload_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Marker:
     """A 5-tuple in one direction and the streams whose frames it carries.
 
@@ -187,6 +212,8 @@ class Marker:
     """(bytes from the start of a message to the measurement header, bytes of one message)."""
     short: tuple[Short, ...] = ()
     """Of the messages without room for one."""
+    own: Own | None = None
+    """Of a connection that a program opens, or to which it publishes."""
     rewrite_dscp: bool = False
     join: tuple[str, str] | None = None
     """(connection, stream of this direction) of the frames with which a client joins during the run: all before the first
@@ -195,7 +222,7 @@ class Marker:
     def plan(self) -> dict[str, Any]:
         """The JSON of `MarkerPlan`."""
         header = None
-        if self.header is not None:
+        if self.header is not None and self.own is None:
             header = {
                 "payload_offset": self.header[0],
                 "message_bytes": self.header[1],
@@ -211,6 +238,7 @@ class Marker:
             "ack": self.ack,
             "rewrite_dscp": self.rewrite_dscp,
             "header": header,
+            "own": None if self.own is None else self.own.plan(),
         }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from timebound.scenario.model import UdpStack
 from timebound.stacks import release
-from timebound.stacks.plan import Marker, Plan, Segment, Stream, short
+from timebound.stacks.plan import Marker, Own, Plan, Segment, Stream, short
 from timebound.stacks.stages import Crossing, Stage
 from timebound.stacks.wire import least_datagram, udp_frames
 
@@ -60,11 +60,12 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                     source=plan.addresses[flow.source],
                     destination=target,
                     protocol="udp",
-                    source_port=source_port,
+                    source_port=None if flow.is_own else source_port,
                     destination_port=port,
                     data=name,
                     header=(0, flow.size_bytes),
-                    short=short(leg, flow.size_bytes),
+                    short=() if flow.is_own else short(leg, flow.size_bytes),
+                    own=Own(leg, "source") if flow.is_own else None,
                 )
             )
             plan.udp.append(
@@ -97,3 +98,12 @@ def lay(plan: Plan, stack: UdpStack) -> None:
                         "receiver": hosts[receiver],
                     }
                 )
+    _leave_to_programs(plan)
+
+
+def _leave_to_programs(plan: Plan) -> None:
+    """Takes our senders and receivers out of the hosts whose own programs send and receive."""
+    flows = {flow.name: flow for flow in plan.scenario.flows}
+    programs = [flows[leg.flow].programs for leg in plan.legs]
+    plan.udp = [sender for sender in plan.udp if sender["node"] not in programs[sender["flow"]]]
+    plan.udp_receivers = [each for each in plan.udp_receivers if each["node"] not in programs[each["flow"]]]

@@ -86,7 +86,10 @@ impl<'p> Client<'p> {
             let expected = std::iter::once(subscription.flow).chain(subscription.more_flows.iter().copied());
             let mut receiver = ReceiverState::new(subscription.receiver, expected);
             for short in &subscription.short {
-                receiver.expect_short(short.flow, short.topic.as_bytes(), short.payload_bytes);
+                match short.own {
+                    true => receiver.expect_own(short.flow, short.topic.as_bytes()),
+                    false => receiver.expect_short(short.flow, short.topic.as_bytes(), short.payload_bytes),
+                }
             }
             receiver
         });

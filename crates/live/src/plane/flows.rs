@@ -1,5 +1,6 @@
 //! What is known about each 5-tuple: its declared streams, its place in the TCP stream, and what it sent undeclared.
 
+use super::own::{Entry, Own, OwnReport, Side, Told};
 use super::packet::{Ipv4, Key, TCP, UDP};
 use super::short::{self, Found};
 use crate::failure::Failure;
@@ -56,6 +57,8 @@ struct Marker {
     header: Option<Place>,
     /// Position in [`Flows::short`].
     short: Option<u32>,
+    /// Set of markers of a program that is not ours.
+    own: Option<u32>,
 }
 
 /// Where headers stand in messages, and how long these are.
@@ -103,6 +106,7 @@ struct Flow {
     retransmissions: u64,
     /// Position in [`Flows::followed`].
     short: Option<u32>,
+    own: Option<Side>,
 }
 
 /// Undeclared frames of one 5-tuple.
@@ -145,6 +149,7 @@ pub(crate) struct Flows {
     short: Vec<Vec<ShortPlan>>,
     /// Those 5-tuples that have come by, with the position of their marker there.
     followed: Vec<(u32, short::Messages)>,
+    own: Own,
 }
 
 impl Flows {
@@ -153,14 +158,14 @@ impl Flows {
     /// # Errors
     /// A marker that names an unknown stream, or two for one 5-tuple.
     pub(crate) fn new(markers: &[MarkerPlan], network: &Network) -> Result<Self, Failure> {
-        let (mut exact, mut any) = (Table::default(), Table::default());
+        let (mut exact, mut any) = (Table::<Marker>::default(), Table::<Marker>::default());
         let ids: HashMap<&str, u32> = network
             .streams
             .iter()
             .enumerate()
             .map(|(index, s)| (s.name.as_str(), StreamId::new(index).0))
             .collect();
-        let mut short = Vec::new();
+        let (mut short, mut own) = (Vec::new(), Own::default());
         for (index, plan) in markers.iter().enumerate() {
             let bad = |why: String| Failure::internal(format!("plan: markers[{index}]"), why);
             let stream = |name: &Option<String>| match name {
@@ -175,12 +180,13 @@ impl Flows {
                 short.push(shorts.to_vec());
                 short.len() as u32 - 1
             });
-            let marker = Marker {
+            let mut marker = Marker {
                 data: stream(&plan.data)?,
                 ack: stream(&plan.ack)?,
                 rewrite_dscp: plan.rewrite_dscp,
                 header: plan.header.as_ref().map(Place::from),
                 short: position,
+                own: None,
             };
             if position.is_none()
                 && marker
@@ -192,7 +198,18 @@ impl Flows {
             let is_icmp = plan.protocol == Protocol::Icmp;
             let is_exact = is_icmp || (plan.source_port.is_some() && plan.destination_port.is_some());
             let table = if is_exact { &mut exact } else { &mut any };
-            if table.insert(key(plan), marker).is_some() {
+            let there = table.get(&key(plan)).and_then(|marker| marker.own);
+            marker.own = plan.own.clone().map(|plan| {
+                own.add(
+                    there,
+                    Entry {
+                        plan,
+                        data: marker.data,
+                        ack: marker.ack,
+                    },
+                )
+            });
+            if table.insert(key(plan), marker).is_some() && (there.is_none() || marker.own.is_none()) {
                 return Err(bad("two markers for one 5-tuple".to_owned()));
             }
         }
@@ -203,6 +220,7 @@ impl Flows {
             overflow: fresh(None),
             short,
             followed: Vec::new(),
+            own,
         })
     }
 
@@ -220,6 +238,10 @@ impl Flows {
                 self.followed.push((position, messages));
                 flow.short = Some(self.followed.len() as u32 - 1);
             }
+            if let Some(set) = marker.and_then(|marker| marker.own) {
+                let back = self.flows.get(&packet.key.reversed()).and_then(|flow| flow.own);
+                flow.own = Some(self.own.open(set, back));
+            }
             self.flows.insert(packet.key, flow);
         }
         let flow = self.flows.get_mut(&packet.key).unwrap_or(&mut self.overflow);
@@ -227,7 +249,8 @@ impl Flows {
             .short
             .and_then(|position| self.followed.get_mut(position as usize))
             .map(|(_, messages)| messages);
-        flow.judge(packet, wire, short)
+        let told = flow.own.map(|side| self.own.judge(side, packet));
+        flow.judge(packet, wire, short, told)
     }
 
     fn marker(&self, key: Key) -> Option<Marker> {
@@ -271,6 +294,11 @@ impl Flows {
         lines.sort_unstable_by_key(|line| line.key);
         (lines, self.overflow.undeclared)
     }
+
+    /// What is known of the messages of programs that are not ours.
+    pub(crate) fn own(&self) -> OwnReport {
+        self.own.report()
+    }
 }
 
 fn fresh(marker: Option<Marker>) -> Flow {
@@ -280,6 +308,7 @@ fn fresh(marker: Option<Marker>) -> Flow {
         undeclared: Undeclared::default(),
         retransmissions: 0,
         short: None,
+        own: None,
     }
 }
 
@@ -300,13 +329,20 @@ fn key(plan: &MarkerPlan) -> Key {
 }
 
 impl Flow {
-    fn judge(&mut self, packet: &Ipv4<'_>, wire: u32, short: Option<&mut short::Messages>) -> Judgement {
+    fn judge(
+        &mut self,
+        packet: &Ipv4<'_>,
+        wire: u32,
+        short: Option<&mut short::Messages>,
+        told: Option<Told>,
+    ) -> Judgement {
         let mut flags = 0;
         let bare = packet.tcp.is_some() && packet.payload.is_empty();
         if bare {
             flags |= NO_PAYLOAD;
         }
         let stream = match self.marker {
+            _ if told.is_some() => told.map_or(NO_STREAM, |told| told.stream),
             Some(marker) if bare => marker.ack,
             Some(marker) => marker.data,
             None => NO_STREAM,
@@ -323,7 +359,9 @@ impl Flow {
             self.tcp
                 .follow(segment.sequence, segment.syn, packet.payload.len() as u32);
         }
-        if let Some(short) = short {
+        if let Some(told) = told {
+            found = told.found.into();
+        } else if let Some(short) = short {
             found = short.find(packet).into();
         } else if let Some(header) = self
             .marker
@@ -547,6 +585,7 @@ mod tests {
             rewrite_dscp: false,
             header: Some(PLAN),
             short: None,
+            own: None,
         }))
     }
 
@@ -577,12 +616,12 @@ mod tests {
         for number in 0..3 {
             let bytes = message(number);
             for part in bytes.chunks(40) {
-                let judged = flow.judge(&packet(KEY, at, part), 200, None);
+                let judged = flow.judge(&packet(KEY, at, part), 200, None, None);
                 assert_eq!((judged.sequence, judged.flags & SEQUENCED), (number, SEQUENCED));
                 at += part.len() as u32;
             }
             assert_eq!(
-                flow.judge(&packet(KEY, at, b"PRel"), 200, None).flags & SEQUENCED,
+                flow.judge(&packet(KEY, at, b"PRel"), 200, None, None).flags & SEQUENCED,
                 0
             );
             at += 4;
@@ -602,7 +641,7 @@ mod tests {
             // A first message is recognised where its header is in one segment.
             let (start, rest) = stream.split_at(whole);
             for segment in [&start[..33], &start[33..]].into_iter().chain(rest.chunks(size)) {
-                let judged = flow.judge(&packet(KEY, base, segment), 200, None);
+                let judged = flow.judge(&packet(KEY, base, segment), 200, None, None);
                 assert_eq!((judged.stream, judged.flags & RETRANSMISSION), (3, 0));
                 seen.extend((0..judged.messages).map(|more| judged.sequence + more));
                 base = base.wrapping_add(segment.len() as u32);
@@ -617,7 +656,7 @@ mod tests {
         let stream: Vec<u8> = (0..3).flat_map(message).collect();
         let (mut at, mut judged) = (1000, Vec::new());
         for cut in [0..60, 60..115, 115..220, 220..300] {
-            let judgement = flow.judge(&packet(KEY, at, &stream[cut.clone()]), 200, None);
+            let judgement = flow.judge(&packet(KEY, at, &stream[cut.clone()]), 200, None, None);
             judged.push((
                 judgement.sequence,
                 judgement.messages,
@@ -638,35 +677,45 @@ mod tests {
         let mut flow = flow();
         let bytes = message(5);
         assert_eq!(
-            flow.judge(&packet(KEY, 1000, &bytes[..60]), 200, None).messages,
+            flow.judge(&packet(KEY, 1000, &bytes[..60]), 200, None, None)
+                .messages,
             1
         );
-        let judged = flow.judge(&packet(KEY, 1060, &bytes[60..]), 200, None);
+        let judged = flow.judge(&packet(KEY, 1060, &bytes[60..]), 200, None, None);
         assert_eq!(
             (judged.sequence, judged.messages, judged.flags),
             (5, 0, SEQUENCED | CONTINUED)
         );
-        assert_eq!(flow.judge(&packet(KEY, 1100, &message(6)), 200, None).sequence, 6);
+        assert_eq!(
+            flow.judge(&packet(KEY, 1100, &message(6)), 200, None, None)
+                .sequence,
+            6
+        );
     }
 
     #[test]
     fn repeated_segments_are_retransmissions_and_still_have_their_number() {
         let mut flow = flow();
         for sequence in 0..3 {
-            flow.judge(&packet(KEY, 1000 + 100 * sequence, &message(sequence)), 200, None);
+            flow.judge(
+                &packet(KEY, 1000 + 100 * sequence, &message(sequence)),
+                200,
+                None,
+                None,
+            );
         }
-        let judged = flow.judge(&packet(KEY, 1100, &message(1)), 200, None);
+        let judged = flow.judge(&packet(KEY, 1100, &message(1)), 200, None, None);
         assert_eq!((judged.flags, judged.sequence), (RETRANSMISSION | SEQUENCED, 1));
         assert_eq!(flow.retransmissions, 1);
         assert_eq!(
-            flow.judge(&packet(KEY, 1300, &message(3)), 200, None).flags,
+            flow.judge(&packet(KEY, 1300, &message(3)), 200, None, None).flags,
             SEQUENCED
         );
     }
 
     #[test]
     fn bare_segments_are_acknowledgements() {
-        let judged = flow().judge(&packet(KEY, 1, &[]), 84, None);
+        let judged = flow().judge(&packet(KEY, 1, &[]), 84, None, None);
         assert_eq!((judged.stream, judged.flags), (4, NO_PAYLOAD));
     }
 }

@@ -18,6 +18,19 @@ pub(crate) struct Key {
     pub(crate) destination_port: u16,
 }
 
+impl Key {
+    /// Of the other direction.
+    pub(crate) fn reversed(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            ..self
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TcpSegment {
     pub(crate) sequence: u32,

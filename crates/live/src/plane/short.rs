@@ -229,7 +229,7 @@ impl Messages {
 }
 
 /// Bytes of a packet's fixed header and of what follows; `None` where they do not say so.
-fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
+pub(super) fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut length = 0usize;
     for (index, byte) in bytes.iter().skip(1).take(4).enumerate() {
         length |= usize::from(byte & 0x7f) << (7 * index);

@@ -8,6 +8,7 @@ use super::lane::{Kind, Lane};
 use super::lateness::{Counts, Lateness};
 use super::meter::{Load, Meter, Tally};
 use super::outlet::Outlet;
+use super::own::OwnReport;
 use super::pool::Watched;
 use super::receive::{Directory, Fragments, Refusals};
 use super::wire::{Handover, Inlet, Stamps};
@@ -138,6 +139,7 @@ pub(crate) struct PlaneReport {
     pub(crate) ring_lost: u64,
     pub(crate) clock_steps: u64,
     pub(crate) flows: Vec<FlowReport>,
+    pub(crate) own: OwnReport,
     pub(crate) overflow: Undeclared,
     pub(crate) refusals: Refusals,
     /// Of the measured fabric, by port.
@@ -410,6 +412,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         load.restamped_most_ns = self.restamped_most;
         let switches = self.outlet.close_switches();
         let (flows, overflow) = self.flows.report();
+        let own = self.flows.own();
         let counters = match self.lanes.last().filter(|lane| lane.kind == Kind::Measured) {
             Some(lane) => counters(lane),
             None => Vec::new(),
@@ -422,6 +425,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             ring_lost: self.ring_lost,
             clock_steps: self.offset.steps,
             flows,
+            own,
             overflow,
             refusals: self.refusals,
             counters,

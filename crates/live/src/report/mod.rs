@@ -6,7 +6,7 @@ use crate::certificate::{Certificate, Quantiles, Totals, Verdict, judge};
 use crate::choice::Choice;
 use crate::history::{self, HISTORY_FILE};
 use crate::plan::{Plan, PrecisionPlan};
-use crate::plane::{CutReport, FlowReport, Load, PlaneReport, Refusals, Stamps, Undeclared};
+use crate::plane::{CutReport, FlowReport, Load, OwnReport, PlaneReport, Refusals, Stamps, Undeclared};
 use crate::programs::ProgramReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,6 +41,8 @@ pub struct LiveReport {
     /// Frames that the model does not carry.
     pub refused_frames: Refusals,
     pub tcp: TcpReport,
+    /// Messages of programs that are not ours.
+    pub own: OwnReport,
     pub programs: Vec<ProgramReport>,
     /// Summary of the built-in endpoints (`timebound_endpoints::summary::Summary`); null without.
     pub endpoints: Option<serde_json::Value>,

@@ -1,0 +1,259 @@
+use super::super::packet::{Key, TCP, TcpSegment, UDP};
+use super::*;
+
+const DATA: u32 = 10;
+const ACK: u32 = 20;
+
+fn entry(flow: u32, role: OwnRole, topic: Option<&str>) -> Entry {
+    Entry {
+        plan: OwnPlan {
+            flow,
+            role,
+            topic: topic.map(str::to_owned),
+            qos: 1,
+            version5: true,
+            payload_bytes: None,
+        },
+        data: DATA + flow,
+        ack: ACK + flow,
+    }
+}
+
+fn packet(tcp: Option<(u32, bool)>, payload: &[u8]) -> Ipv4<'_> {
+    Ipv4 {
+        key: Key {
+            source: 1,
+            destination: 2,
+            protocol: if tcp.is_some() { TCP } else { UDP },
+            source_port: 3,
+            destination_port: 4,
+        },
+        dscp: 0,
+        identification: 0,
+        more_fragments: false,
+        later_fragment: false,
+        tcp: tcp.map(|(sequence, syn)| TcpSegment { sequence, syn }),
+        payload,
+    }
+}
+
+/// A PUBLISH of MQTT 5, or 3.1.1 without properties.
+fn publish(topic: &str, payload: &[u8], qos: u8, version5: bool) -> Vec<u8> {
+    let mut body = (topic.len() as u16).to_be_bytes().to_vec();
+    body.extend(topic.as_bytes());
+    body.extend(if qos > 0 { &[0, 7][..] } else { &[] });
+    body.extend(if version5 { &[0][..] } else { &[] });
+    body.extend(payload);
+    let mut bytes = vec![0x30 | qos << 1];
+    let mut length = body.len();
+    while length > 127 {
+        bytes.push((length & 127) as u8 | 128);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend(body);
+    bytes
+}
+
+fn connect(level: u8) -> Vec<u8> {
+    let mut bytes = vec![0x10, 12, 0, 4];
+    bytes.extend(b"MQTT");
+    bytes.extend([level, 2, 0, 60, 0, 0]);
+    bytes
+}
+
+/// A program that publishes `a` and `b` and one that subscribes to both.
+struct Rig {
+    own: Own,
+    /// Publisher to broker, back, broker to subscriber.
+    sides: [Side; 3],
+    at: [u32; 3],
+}
+
+impl Rig {
+    fn new() -> Self {
+        let mut own = Own::default();
+        let mut add = |role, topics: bool| {
+            let topic = |name| topics.then_some(name);
+            let set = own.add(None, entry(0, role, topic("a")));
+            own.add(Some(set), entry(1, role, topic("b")))
+        };
+        let there = add(OwnRole::Source, true);
+        let back = add(OwnRole::Answers, false);
+        let onward = add(OwnRole::Onward, true);
+        let first = own.open(there, None);
+        let sides = [first, own.open(back, Some(first)), own.open(onward, None)];
+        Self {
+            own,
+            sides,
+            at: [1000; 3],
+        }
+    }
+
+    fn send(&mut self, side: usize, bytes: &[u8]) -> Told {
+        let told = self
+            .own
+            .judge(self.sides[side], &packet(Some((self.at[side], false)), bytes));
+        self.at[side] += bytes.len() as u32;
+        told
+    }
+}
+
+fn first(told: Told) -> (u32, Option<(u32, u32)>, u32) {
+    (told.stream, told.found.first, told.found.count)
+}
+
+#[test]
+fn a_message_is_told_by_its_topic_and_keeps_its_number_behind_the_broker() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.send(0, &connect(4)).stream, NO_STREAM);
+    // 3.1.1 on one side of the broker, 5 on the other, and another QoS.
+    for number in 0..3u8 {
+        let told = rig.send(0, &publish("b", &[number; 9], 1, false));
+        assert_eq!(first(told), (DATA + 1, Some((1, u32::from(number))), 1));
+    }
+    for number in [0u8, 2] {
+        let told = rig.send(2, &publish("b", &[number; 9], 0, true));
+        assert_eq!(first(told), (DATA + 1, Some((1, u32::from(number))), 1));
+    }
+    assert_eq!(rig.send(2, &publish("other", b"x", 0, true)).stream, NO_STREAM);
+    let known = rig.own.report().flows[&1];
+    assert_eq!((known.published, known.unmatched, known.ambiguous), (3, 0, 0));
+}
+
+#[test]
+fn equal_messages_go_by_order_and_are_ambiguous_while_several_are_missing() {
+    let mut rig = Rig::new();
+    for _ in 0..3 {
+        rig.send(0, &publish("a", b"on", 0, true));
+        let told = rig.send(2, &publish("a", b"on", 0, true));
+        assert_eq!(told.found.count, 1);
+    }
+    assert_eq!(rig.own.report().flows[&0].ambiguous, 0);
+    // The broker dropped one: which of the two comes nobody can say.
+    rig.send(0, &publish("a", b"on", 0, true));
+    rig.send(0, &publish("a", b"on", 0, true));
+    assert_eq!(
+        rig.send(2, &publish("a", b"on", 0, true)).found.first,
+        Some((0, 3))
+    );
+    assert_eq!(rig.own.report().flows[&0].ambiguous, 1);
+}
+
+#[test]
+fn who_subscribes_late_gets_none_of_what_was_sent_before() {
+    let mut rig = Rig::new();
+    for _ in 0..4 {
+        rig.send(0, &publish("a", b"on", 0, true));
+    }
+    rig.send(2, &[0x90, 4, 0, 1, 0, 0]);
+    // A retained message is none of now.
+    let mut kept = publish("a", b"on", 0, true);
+    kept[0] |= 1;
+    assert_eq!(first(rig.send(2, &kept)), (DATA, None, 0));
+    rig.send(0, &publish("a", b"on", 0, true));
+    assert_eq!(
+        rig.send(2, &publish("a", b"on", 0, true)).found.first,
+        Some((0, 4))
+    );
+    assert_eq!(rig.own.report().flows[&0].unmatched, 0);
+}
+
+#[test]
+fn answers_belong_to_the_flow_that_was_published_last() {
+    let mut rig = Rig::new();
+    let bare = |rig: &mut Rig| {
+        rig.own
+            .judge(rig.sides[1], &packet(Some((rig.at[1], false)), &[]))
+            .stream
+    };
+    assert_eq!(bare(&mut rig), NO_STREAM);
+    rig.send(0, &publish("a", b"1", 1, true));
+    assert_eq!(
+        (rig.send(1, &[0x40, 2, 0, 7]).stream, bare(&mut rig)),
+        (DATA, ACK)
+    );
+    rig.send(0, &publish("b", b"1", 1, true));
+    assert_eq!(
+        (rig.send(1, &[0x40, 2, 0, 7]).stream, bare(&mut rig)),
+        (DATA + 1, ACK + 1)
+    );
+    assert_eq!(rig.send(0, &[0xc0, 0]).stream, DATA + 1);
+    // Of a flow of QoS 0 nothing is acknowledged, whatever the program asks for.
+    rig.own
+        .sets
+        .iter_mut()
+        .flatten()
+        .for_each(|entry| entry.plan.qos = 0);
+    assert_eq!(rig.send(1, &[0x40, 2, 0, 7]).stream, NO_STREAM);
+    assert_eq!(rig.send(1, &[0xd0, 0]).stream, DATA + 1);
+    assert_eq!(rig.send(1, &[0x90, 4, 0, 1, 0, 0]).stream, NO_STREAM);
+}
+
+#[test]
+fn a_message_of_several_segments_is_told_by_its_first_and_goes_on() {
+    let mut rig = Rig::new();
+    let bytes = publish("a", &[7; 4000], 0, true);
+    assert_eq!(first(rig.send(0, &bytes[..1460])), (DATA, Some((0, 0)), 1));
+    for part in [&bytes[1460..2920], &bytes[2920..]] {
+        let told = rig.send(0, part);
+        assert_eq!(
+            (first(told), told.found.continued),
+            ((DATA, Some((0, 0)), 0), true)
+        );
+    }
+    // Sent again: the same message, and no new number.
+    rig.at[0] = 1000;
+    assert_eq!(rig.send(0, &bytes[..1460]).found.first, Some((0, 0)));
+    rig.at[0] = 1000 + bytes.len() as u32;
+    assert_eq!(
+        rig.send(0, &publish("a", b"x", 0, true)).found.first,
+        Some((0, 1))
+    );
+}
+
+#[test]
+fn messages_of_one_segment_are_counted_and_those_of_other_flows_written_down() {
+    let mut rig = Rig::new();
+    let same = [publish("a", b"1", 0, true), publish("a", b"2", 0, true)].concat();
+    assert_eq!(first(rig.send(0, &same)), (DATA, Some((0, 0)), 2));
+    let both = [publish("a", b"3", 0, true), publish("b", b"4", 0, true)].concat();
+    assert_eq!(first(rig.send(0, &both)), (DATA, Some((0, 2)), 1));
+    let joined = rig.own.report().joined;
+    let found: Vec<_> = joined
+        .iter()
+        .map(|each| (each.stream, each.flow, each.sequence, each.in_sequence))
+        .collect();
+    assert_eq!(found, [(DATA + 1, 1, 0, 2)]);
+}
+
+#[test]
+fn a_connection_that_is_encrypted_is_told() {
+    let mut rig = Rig::new();
+    rig.own.judge(rig.sides[0], &packet(Some((999, true)), &[]));
+    assert_eq!(rig.send(0, &[22, 3, 1, 2, 0, 1, 0, 1]).stream, NO_STREAM);
+    rig.send(0, &[22, 3, 3, 0, 40, 1]);
+    assert_eq!(rig.own.report().flows[&0].encrypted, 1);
+}
+
+#[test]
+fn datagrams_are_counted() {
+    let mut own = Own::default();
+    let set = own.add(None, entry(5, OwnRole::Source, None));
+    let side = own.open(set, None);
+    let told = [0, 1].map(|_| own.judge(side, &packet(None, b"any")));
+    assert_eq!(
+        told.map(first),
+        [(DATA + 5, Some((5, 0)), 1), (DATA + 5, Some((5, 1)), 1)]
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn outside_bytes_never_panic(parts in proptest::collection::vec((proptest::num::u32::ANY, proptest::collection::vec(proptest::num::u8::ANY, 0..80)), 0..30)) {
+        let mut rig = Rig::new();
+        for (number, (at, bytes)) in parts.iter().enumerate() {
+            rig.own.judge(rig.sides[number % 3], &packet(Some((*at, false)), bytes));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+"""What the wire tells of programs' messages: numbers, times, arrivals, and what is a guess."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from timebound.engine import own, records
+from timebound.engine.observed import arrivals, name_streams
+from timebound.engine.records import CONTINUED, HAS_SEQUENCE
+from timebound.scenario import load
+from timebound.stacks import Plan, build_plan
+
+TEXT = """
+name: own
+network: {nodes: {a: {kind: host, run: [[app]]}, b: host, c: {kind: host, run: [[app]]}, s: switch}, links: [[a, s], [b, s], [c, s]]}
+flows: [{name: f, from: a, to: c, size: 100 B, period: 10 ms, deadline: 5 ms, programs: PROGRAMS}]
+stack: {mqtt: {broker: b}}
+"""
+MS = 1_000_000
+Rows = list[tuple[str, int, int]]
+"""(stream, sequence, time at its first port)"""
+
+
+def plan(programs: str = "[a, c]") -> Plan:
+    return build_plan(load(TEXT.replace("PROGRAMS", programs)))
+
+
+def frames(laid: Plan, rows: Rows, *, flags: int = HAS_SEQUENCE, messages: int = 1, wire: int = 180) -> pl.DataFrame:
+    numbers = {stream.name: number for number, stream in enumerate(laid.streams)}
+    count = len(rows)
+    table = {
+        "stream": [numbers[row[0]] for row in rows],
+        "leaf": [0] * count,
+        "flags": [flags] * count,
+        "flow": [0] * count,
+        "sequence": [row[1] for row in rows],
+        "wire": [wire] * count,
+        "payload": [100] * count,
+        "ingress_ns": [row[2] for row in rows],
+        "delivered_ns": [row[2] + 20_000 for row in rows],
+        "lateness_ns": [0] * count,
+        "messages": [messages] * count,
+    }
+    types = {"stream": pl.UInt32, "leaf": pl.UInt16, "flags": pl.UInt16, "flow": pl.UInt32, "sequence": pl.UInt32}
+    types |= {"wire": pl.UInt32, "payload": pl.UInt32, "lateness_ns": pl.UInt32, "messages": pl.UInt32}
+    return pl.DataFrame(table, schema_overrides=types)
+
+
+def way(numbers: list[int], *, delivered: list[int] | None = None) -> Rows:
+    """Messages every 10 ms, with the broker's share of 1 ms."""
+    published = [("f/publish", number, number * 10 * MS) for number in numbers]
+    there = numbers if delivered is None else delivered
+    return [*published, *(("f/deliver>c", number, number * 10 * MS + MS) for number in there)]
+
+
+def nothing() -> pl.DataFrame:
+    names = records.MESSAGE.names or ()
+    types = {"u1": pl.UInt8, "<u2": pl.UInt16, "<u4": pl.UInt32, "<i8": pl.Int64}
+    kinds = {name: types[str(records.MESSAGE[name].str).replace("|", "")] for name in names}
+    return pl.DataFrame(schema=kinds)
+
+
+def complete(laid: Plan, table: pl.DataFrame, endpoints: pl.DataFrame | None = None, **told: Any) -> own.Seen:
+    live = {"own": {"flows": {"0": told}, "joined": told.pop("joined", [])}}
+    return own.complete(laid, name_streams(laid, table), nothing() if endpoints is None else endpoints, live)
+
+
+def stamps(seen: own.Seen, kind: int) -> list[tuple[int, int]]:
+    rows = seen.endpoints.filter(pl.col("kind") == kind).sort("sequence")
+    return list(zip(rows["sequence"].to_list(), rows["time_ns"].to_list(), strict=True))
+
+
+def test_messages_between_programs_have_the_times_of_their_frames() -> None:
+    laid = plan()
+    seen = complete(laid, frames(laid, way([3, 4, 5])))
+    assert stamps(seen, records.SENT) == [(3, 30 * MS), (4, 40 * MS), (5, 50 * MS)]
+    assert stamps(seen, records.RECEIVED) == [(n, n * 10 * MS + MS + 20_000) for n in (3, 4, 5)]
+    assert (seen.guesses, seen.notes) == ({}, [])
+
+
+def test_a_built_in_subscriber_gives_the_time_of_its_callback() -> None:
+    laid = plan("a")
+    rows = [(records.RECEIVED, 0, 0, 0, 2, n, 100, 0, at, at) for n, at in enumerate((32 * MS, 42 * MS))]
+    counted = pl.DataFrame(rows, schema=nothing().schema, orient="row")
+    seen = complete(laid, frames(laid, way([3, 4])), counted)
+    assert stamps(seen, records.RECEIVED) == [(3, 32 * MS), (4, 42 * MS)]
+    assert seen.guesses == {}
+    # One callback less than came: which one is missing nobody knows.
+    assert ("f", "c") in complete(laid, frames(laid, way([3, 4])), counted.head(1)).guesses
+
+
+def test_alike_messages_of_which_some_are_lost_are_a_guess_and_different_ones_are_not() -> None:
+    laid = plan()
+    lost = frames(laid, way([0, 1, 2], delivered=[0, 2]))
+    assert complete(laid, lost).guesses == {}
+    assert "guess" in complete(laid, lost, ambiguous=1).guesses["f", "c"]
+    assert complete(laid, frames(laid, way([0, 1, 2])), ambiguous=1).guesses == {}
+
+
+def test_what_was_not_seen_is_said_and_who_subscribes_late_is_owed_nothing_before() -> None:
+    laid = plan()
+    seen = complete(laid, frames(laid, way([0, 1, 2], delivered=[])), encrypted=1)
+    (note,) = seen.notes
+    assert "none came to the program on c on the topic 'f'" in note and "1 connections were encrypted" in note
+    pairs = pl.DataFrame({"flow": ["f"] * 3, "receiver": ["c"] * 3, "sequence": [0, 1, 2]})
+    assert own.owed(pairs, seen).is_empty()
+    late = complete(laid, frames(laid, way([0, 1, 2], delivered=[1, 2])))
+    assert own.owed(pairs, late)["sequence"].to_list() == [1, 2]
+
+
+def jitter(table: pl.DataFrame) -> int | None:
+    laid = plan()
+    streams = {stream.name: stream for stream in laid.streams}
+    return arrivals(laid, streams, name_streams(laid, table))["f/publish"].jitter_ns
+
+
+def test_messages_of_a_program_count_whatever_their_size() -> None:
+    laid = plan()
+    regular: Rows = [("f/publish", n, n * 10 * MS) for n in range(4)]
+    assert jitter(frames(laid, regular)) == 0
+    assert jitter(frames(laid, [*regular, ("f/publish", 4, 30 * MS)])) == 10 * MS
+    # Two in one segment come at once.
+    assert jitter(frames(laid, regular, messages=2)) > 0  # type: ignore[operator]
+
+
+def test_a_message_with_more_frames_than_declared_counts_as_several() -> None:
+    laid = plan()
+    begun = frames(laid, [("f/publish", n, n * 10 * MS) for n in range(2)])
+    rest = frames(
+        laid, [("f/publish", n, n * 10 * MS + 1) for n in range(2)], flags=HAS_SEQUENCE | CONTINUED, messages=0
+    )
+    assert jitter(pl.concat([begun, rest]).sort("ingress_ns")) == 20 * MS - 1
+
+
+def test_a_frame_with_messages_of_two_flows_counts_for_both() -> None:
+    text = TEXT.replace("PROGRAMS", "a").replace(
+        "}]\n", "}, {name: g, from: a, to: c, size: 9 B, period: 10 ms, programs: a}]\n"
+    )
+    laid = build_plan(load(text))
+    numbers = {stream.name: number for number, stream in enumerate(laid.streams)}
+    joined = {"stream": numbers["g/publish"], "flow": 1, "sequence": 7, "in_stream": numbers["f/publish"]}
+    joined |= {"in_flow": 0, "in_sequence": 3}
+    seen = complete(laid, frames(laid, way([3])), joined=[joined])
+    both = [(name, n) for name, n in seen.frames.select("name", "sequence").iter_rows() if "publish" in name]
+    assert both == [("f/publish", 3), ("g/publish", 7)]
