@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from timebound.engine.doctor import can_emulate
-from timebound.stacks.wire import udp_frames, wire_bytes
+from timebound.stacks.wire import ETHERNET
 
 pytestmark = pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root")
 
@@ -66,7 +66,7 @@ def test_messages_cross_a_small_mtu_in_the_pieces_that_were_declared(
     assert undeclared == [], undeclared
     frames = pl.read_parquet(tmp_path / "run" / "frames.parquet")
     largest = mtu if "mqtt" in stack else 20 + (mtu - 20) // 8 * 8
-    assert frames["wire_bytes"].max() == wire_bytes(largest)
+    assert frames["wire_bytes"].max() == ETHERNET.packet(largest)
     for flow in summary["flows"]:
         assert flow["received"] and flow["lost"] == 0
         assert flow["simulated_max_us"] <= flow["bound_us"]["bound"]
@@ -77,7 +77,7 @@ def test_messages_cross_a_small_mtu_in_the_pieces_that_were_declared(
             one = frames.filter((pl.col("stream") == "alpha/direct") & (pl.col("receiver") == flow["receiver"]))
             per_message = one.group_by("sequence", maintain_order=True).agg(pl.col("wire_bytes").sort(descending=True))
             assert per_message.height >= flow["received"]
-            expected = sorted(udp_frames(717, mtu), reverse=True)
+            expected = sorted(ETHERNET.udp(717, mtu), reverse=True)
             assert all(wires == expected for wires in per_message["wire_bytes"].to_list())
     messages = pl.read_parquet(tmp_path / "run" / "messages.parquet")
     assert messages["network_ns"].null_count() == 0

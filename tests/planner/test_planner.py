@@ -22,6 +22,7 @@ from timebound.control.planner.topics import matches
 from timebound.control.srt.rows import ChannelState, Outcome, VerdictRow
 from timebound.engine.runs import figures_only
 from timebound.scenario import load
+from timebound.scenario.framing import Framing
 
 
 def pair(**asked: object) -> tuple[Table, str, str]:
@@ -68,6 +69,24 @@ def test_every_direction_of_a_connection_has_a_channel_in_its_class() -> None:
     assert 356 * 8 * 50 < up.rate_bps < 500 * 8 * 50 + 100_000
     assert up.burst_bytes > 1538 and up.bound_ns <= 20 * MS
     assert rows.needs[publisher] == ("c1:down", "c1:up", "c2:down", "c2:up")
+
+
+def test_bounds_count_the_framing_and_meters_what_they_see_of_it() -> None:
+    """A tag lengthens every frame on the links; the switch that polices a channel sees the frames of the host, without it."""
+    found = []
+    for framing in (Framing(), Framing(("vlan",))):
+        table, publisher, subscriber = pair(priority=5)
+        table.site = Site(framing=framing)
+        world = table.world()
+        decided = decide(world, State(), [publisher, subscriber])
+        judged = decided.state.judged
+        assert judged is not None and load(judged.layout.scenario.to_yaml()).framing == framing
+        rows = answers(world, decided.state)
+        found.append((rows.channels["c1:up"], rows.verdicts[publisher]))
+    (plain, before), (tagged, after) = found
+    assert (tagged.rate_bps, tagged.burst_bytes) == (plain.rate_bps, plain.burst_bytes)
+    assert before.bound_ns is not None and after.bound_ns is not None and after.bound_ns > before.bound_ns
+    assert tagged.bound_ns > plain.bound_ns
 
 
 def test_a_deadline_that_cannot_be_kept_is_refused_with_whose_where_and_by_how_much() -> None:

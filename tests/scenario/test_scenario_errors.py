@@ -269,7 +269,7 @@ def test_a_key_in_a_short_form_is_compared_with_those_that_there_are(stack: str,
         ("name", 'write a text, such as "edge-networks"'),
         (
             "network",
-            "write a mapping; its keys: defaults, nodes, templates, links, machines, controller, best-effort, import",
+            "write a mapping; its keys: defaults, nodes, templates, links, machines, controller, framing, best-effort, import",
         ),
     ],
 )

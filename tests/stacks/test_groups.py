@@ -14,7 +14,7 @@ from timebound.scenario import load
 from timebound.stacks import Plan
 from timebound.stacks.group_address import group_of
 from timebound.stacks.peers import HEADER_BYTES, PART_BYTES
-from timebound.stacks.wire import mqtt_publish, udp_frame
+from timebound.stacks.wire import ETHERNET, mqtt_publish
 
 TEXT = """
 name: groups
@@ -57,8 +57,8 @@ def test_a_message_becomes_the_datagrams_of_the_peer_protocol() -> None:
     streams = {stream.name: stream for stream in plan().streams}
     size = mqtt_publish("t/alpha", 1429, 0, True)[0]
     assert streams["alpha/multicast"].frames_bytes == (
-        udp_frame(HEADER_BYTES + PART_BYTES),
-        udp_frame(HEADER_BYTES + size - PART_BYTES),
+        ETHERNET.datagram(HEADER_BYTES + PART_BYTES),
+        ETHERNET.datagram(HEADER_BYTES + size - PART_BYTES),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from timebound.engine.runs import figures_only, plan_of
 from timebound.scenario import ScenarioError, load
 from timebound.stacks.peers import RECORD_BYTES, SEALED_BYTES, datagrams
-from timebound.stacks.wire import udp_frame
+from timebound.stacks.wire import ETHERNET
 
 TEXT = """
 name: networks
@@ -84,9 +84,9 @@ def without_group(qos: int) -> str:
 
 
 def test_a_long_message_takes_several_datagrams_that_each_fit_a_frame() -> None:
-    assert datagrams(100) == (udp_frame(132),)
-    assert datagrams(1360) == (udp_frame(1392),)
-    assert datagrams(3000) == (udp_frame(1392), udp_frame(1392), udp_frame(312))
+    assert datagrams(100, ETHERNET) == (ETHERNET.datagram(132),)
+    assert datagrams(1360, ETHERNET) == (ETHERNET.datagram(1392),)
+    assert datagrams(3000, ETHERNET) == (ETHERNET.datagram(1392), ETHERNET.datagram(1392), ETHERNET.datagram(312))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,10 @@ def test_what_is_sealed_is_longer_and_so_are_its_bounds() -> None:
 
 
 def test_a_full_part_fits_a_frame_sealed_as_well() -> None:
-    assert datagrams(1_360, sealed=True) == (udp_frame(32 + 28 + 1_360),) and udp_frame(32 + 28 + 1_360) <= 1_538
+    assert (
+        datagrams(1_360, ETHERNET, sealed=True) == (ETHERNET.datagram(32 + 28 + 1_360),)
+        and ETHERNET.datagram(32 + 28 + 1_360) <= 1_538
+    )
 
 
 def test_sealed_without_multicast_is_told() -> None:

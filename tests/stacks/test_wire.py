@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.stacks.wire import mqtt_publish, tcp_frames, udp_frame, udp_frames, varint_bytes, wire_bytes
+from timebound.stacks.wire import ETHERNET, mqtt_publish, varint_bytes
 
 
 def test_a_full_packet_is_1538_bytes_on_the_wire() -> None:
-    assert wire_bytes(1500) == 1538
+    assert ETHERNET.packet(1500) == 1538
 
 
 def test_small_frames_are_padded() -> None:
-    assert wire_bytes(28) == 84
+    assert ETHERNET.packet(28) == 84
 
 
 def test_1429_bytes_of_payload_fill_one_frame_with_mqtt5_over_tcp() -> None:
     size, offset = mqtt_publish("plant/alpha", 1429, 1, version5=True)
     assert (size, offset) == (1448, 19)
-    assert tcp_frames(size) == [1538]
-    assert tcp_frames(size + 1) == [1538, 91]
+    assert ETHERNET.tcp(size) == [1538]
+    assert ETHERNET.tcp(size + 1) == [1538, 91]
 
 
 def test_udp_payload_of_1472_fills_one_frame() -> None:
-    assert udp_frame(1472) == 1538
+    assert ETHERNET.datagram(1472) == 1538
 
 
 @pytest.mark.parametrize(("value", "length"), [(0, 1), (127, 1), (128, 2), (16_383, 2), (16_384, 3), (268_435_455, 4)])
@@ -36,7 +36,7 @@ def test_variable_byte_integers(value: int, length: int) -> None:
 
 @given(st.integers(1, 1_000_000), st.integers(127, 1500))
 def test_segments_carry_the_whole_message_and_fit_the_mtu(message: int, mtu: int) -> None:
-    frames = tcp_frames(message, mtu)
+    frames = ETHERNET.tcp(message, mtu)
     payloads = [frame - 24 - 14 - 20 - 32 for frame in frames]
     assert sum(payloads) == message
     assert all(0 < payload <= mtu - 52 for payload in payloads)
@@ -45,7 +45,7 @@ def test_segments_carry_the_whole_message_and_fit_the_mtu(message: int, mtu: int
 @given(st.integers(0, 65_507), st.integers(68, 9000))
 def test_fragments_carry_the_whole_datagram_in_multiples_of_eight(payload: int, mtu: int) -> None:
     """RFC 791, section 3.2."""
-    frames = udp_frames(payload, mtu)
+    frames = ETHERNET.udp(payload, mtu)
     packets = [frame - 38 for frame in frames]
     assert all(packet <= mtu for packet in packets)
     assert all((packet - 20) % 8 == 0 for packet in packets[:-1])
@@ -55,4 +55,4 @@ def test_fragments_carry_the_whole_datagram_in_multiples_of_eight(payload: int, 
 
 
 def test_500_bytes_over_an_mtu_of_127() -> None:
-    assert udp_frames(500, 127) == [wire_bytes(124)] * 4 + [wire_bytes(508 - 4 * 104 + 20)]
+    assert ETHERNET.udp(500, 127) == [ETHERNET.packet(124)] * 4 + [ETHERNET.packet(508 - 4 * 104 + 20)]

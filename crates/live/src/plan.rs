@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use timebound_model::Declaration;
 use timebound_model::declaration::ImpairmentsDecl;
+use timebound_model::{Declaration, WireBytes};
 
 /// Version of this contract; a plan states it in `schema`.
 pub const SCHEMA: u32 = 1;
@@ -67,6 +67,9 @@ pub struct Plan {
     pub precision: PrecisionPlan,
     #[serde(default)]
     pub statistics: StatisticsPlan,
+    /// How long frames are taken to be; ordinary Ethernet where left out.
+    #[serde(default)]
+    pub framing: FramingPlan,
     /// How frames get from the nodes into the model and back.
     #[serde(default)]
     pub data_plane: DataPlanePlan,
@@ -106,6 +109,53 @@ pub struct SwitchesPlan {
     /// compiled routes, and go on to do so where this is null.
     #[serde(default)]
     pub controller: Option<String>,
+}
+
+/// What frames bear on the wire beside what the nodes put into them (a tag, a trailer): links transmit as if it were there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FramingPlan {
+    /// Bytes that it adds to each frame.
+    pub overhead_bytes: u32,
+    /// The shortest frame with them, from the destination address to the check sequence; 64 to 64 and the overhead.
+    pub least_frame_bytes: u32,
+}
+
+impl Default for FramingPlan {
+    fn default() -> Self {
+        Self {
+            overhead_bytes: 0,
+            least_frame_bytes: 64,
+        }
+    }
+}
+
+impl FramingPlan {
+    /// Header of an Ethernet frame without tags: destination, source, type.
+    const HEADER: u32 = 14;
+    const CHECK_SEQUENCE: u32 = 4;
+
+    /// Bytes on the wire of a frame of `captured` bytes, as the nodes send it (without check sequence).
+    #[must_use]
+    pub const fn wire(self, captured: u32) -> WireBytes {
+        let frame = captured + Self::CHECK_SEQUENCE + self.overhead_bytes;
+        let padded = if frame < self.least_frame_bytes {
+            self.least_frame_bytes
+        } else {
+            frame
+        };
+        WireBytes(padded + WireBytes::PREAMBLE_AND_GAP)
+    }
+    /// Bytes on the wire of an IP packet of so many bytes.
+    #[must_use]
+    pub const fn packet(self, ip: u32) -> WireBytes {
+        self.wire(ip + Self::HEADER)
+    }
+    /// By how much more than what the kernel counts of it a frame takes on the wire.
+    #[must_use]
+    pub const fn unseen(self) -> u32 {
+        Self::CHECK_SEQUENCE + self.overhead_bytes + WireBytes::PREAMBLE_AND_GAP
+    }
 }
 
 /// How the built-in endpoints are spread over processes.
@@ -669,6 +719,27 @@ mod tests {
         assert_eq!(plan.statistics.node_interval_ns, 500_000_000);
         let again: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
         assert_eq!(again, plan);
+    }
+
+    #[test]
+    fn frames_are_as_long_on_the_wire_as_their_framing_says() {
+        let of = |overhead_bytes, least_frame_bytes| FramingPlan {
+            overhead_bytes,
+            least_frame_bytes,
+        };
+        let plain = FramingPlan::default();
+        for captured in [0, 42, 59, 60, 61, 1_514] {
+            assert_eq!(plain.wire(captured), WireBytes::from_captured(captured));
+        }
+        // A tag is put into a frame that was padded without it; the sequence number of AFDX is padded with the payload.
+        let (tagged, avionics) = (of(4, 68), of(1, 64));
+        assert_eq!([42, 60, 61].map(|captured| tagged.wire(captured).0), [88, 88, 89]);
+        assert_eq!(
+            [42, 59, 60].map(|captured| avionics.wire(captured).0),
+            [84, 84, 85]
+        );
+        assert_eq!(tagged.packet(1_500).0, 1_542);
+        assert_eq!((plain.unseen(), tagged.unseen()), (24, 28));
     }
 
     #[test]

@@ -283,6 +283,7 @@ fn spawn<I: Inlet, O: Handover, const CAPTURE: bool>(
         marks: parts
             .switches
             .is_some_and(|switches| switches.controller.is_none()),
+        framing: parts.plan.framing,
         shared: parts.shared,
         commands,
         port_interval: parts.plan.statistics.port_interval_ns,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from timebound.control.disjoint import Arc, two_disjoint
 from timebound.control.topology import Link, Topology
+from timebound.scenario.framing import ETHERNET
 
 Way = tuple[str, ...]
 Cost = Callable[[Link], float]
@@ -31,7 +32,7 @@ def one_per_link(link: Link) -> float:
     return 1.0
 
 
-def delay_and_free_bandwidth(free_bps: Mapping[str, float], frame_bytes: int = 1538) -> Cost:
+def delay_and_free_bandwidth(free_bps: Mapping[str, float], frame_bytes: int = ETHERNET.full) -> Cost:
     """Cost in ns: propagation at its greatest, and the time of one frame (wire bytes) at the rate that is still free on the link.
 
     `free_bps` by name of link; a link that is not in it is free entirely. A link with nothing free costs infinity, and is on no way.

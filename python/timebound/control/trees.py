@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from timebound.control.topology import Link, Topology
+from timebound.scenario.framing import ETHERNET
 from timebound.stacks.group_address import GROUPS, group_of
 
 __all__ = ["GROUPS", "Tree", "delay_ns", "group_of", "tree"]
 
-FRAME_BYTES = 1538
+FRAME_BYTES = ETHERNET.full
 """Of the largest frame on the wire, whose transmission is part of a link's delay here."""
 
 WORTH = 0.1

@@ -111,6 +111,7 @@ def emulation_plan(
         ],
         "events": [change for event in scenario.events for change in _changes(prediction, event)],
         "precision": run.precision.stated(),
+        "framing": scenario.framing.plan(),
         "data_plane": run.data_plane.plan(),
         "record_ingress": record_ingress,
         "switches": switches.switches_plan(scenario),

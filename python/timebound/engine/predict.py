@@ -25,7 +25,6 @@ from timebound.engine.windows import Windows
 from timebound.scenario.units import LONGEST_NS
 from timebound.stacks import Follows, Plan, Segment, Stream
 from timebound.stacks.joined import Joined, with_joined
-from timebound.stacks.wire import TCP_ACK_WIRE, wire_bytes
 
 MOST_ROUNDS = 200
 
@@ -372,7 +371,7 @@ class _Causes:
 
 def _unbounded(stream: Stream) -> Stream:
     """The same stream once it promises nothing: it answers one that has no finite bound. Of what TCP carries any number can share a segment then."""
-    frame = stream.largest_frame if stream.tcp is None else wire_bytes(stream.tcp.mtu)
+    frame = stream.largest_frame if stream.tcp is None else stream.tcp.wire.packet(stream.tcp.mtu)
     pattern = stream.release
     if pattern["kind"] in ("periodic", "sporadic") and stream.period_ns is not None:
         pattern = {
@@ -397,7 +396,7 @@ def _unbounded(stream: Stream) -> Stream:
 def _of_frames(stream: Stream, largest: int, jitter_ns: int) -> Stream:
     """The same stream with frames of that size where its own are smaller: of what TCP carries they are segments that several packets share."""
     if stream.tcp is not None and stream.period_ns is not None:
-        jitter, payload = max(stream.jitter_ns, jitter_ns), largest - TCP_ACK_WIRE
+        jitter, payload = max(stream.jitter_ns, jitter_ns), stream.tcp.wire.segment_payload(largest)
         # A full one may be the first of several that were filled together.
         together = payload + (payload >= stream.tcp.largest_segment)
         return replace(stream, joined=Joined.of(stream.tcp, stream.period_ns, jitter, together))

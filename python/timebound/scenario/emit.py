@@ -10,8 +10,9 @@ from typing import Any
 
 from timebound.scenario.emit_broker import broker, way
 from timebound.scenario.emit_hardware import hardware, machines
-from timebound.scenario.emit_media import tdma, token_bucket
+from timebound.scenario.emit_media import framing, tdma, token_bucket
 from timebound.scenario.emit_switches import controller
+from timebound.scenario.framing import ETHERNET
 from timebound.scenario.model import (
     Background,
     Direction,
@@ -60,6 +61,8 @@ def to_yaml(scenario: Scenario) -> str:
     ]
     lines += _list("  links", (_link(link) for link in scenario.links), "  ")
     lines += machines(scenario)
+    if scenario.framing != ETHERNET:
+        lines.append(f"  framing: {flow_style(framing(scenario.framing))}")
     if scenario.stated_best_effort_bytes is not None:
         stated = scenario.stated_best_effort_bytes
         lines.append(f"  best-effort: {format_size(stated) if stated else 'none'}")

@@ -131,6 +131,7 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
         run=run,
         machines=computers,
         controller=controller or default_controller(stack, net),
+        framing=net.framing,
         stated_best_effort_bytes=checked.network.best_effort,
         file=str(file) if file else None,
         locations=context.locations,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from timebound.scenario.framing import ETHERNET, Framing
 from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.model_hardware import Computer, Interface, Machine
 from timebound.scenario.model_media import Slots, TokenBucket
@@ -27,8 +28,6 @@ BackgroundProgram = Literal["d-itg", "vsftpd", "vlc"]
 Pattern = Literal["periodic", "sporadic", "poisson", "trace", "token-bucket"]
 NodeOrder = Literal["stop", "start", "restart", "pause", "resume"]
 
-BEST_EFFORT_FRAME_BYTES = 1538
-"""A full untagged frame of a host whose MTU is 1500."""
 """One full Ethernet frame of undeclared best effort is assumed on every port (wire bytes)."""
 
 
@@ -627,6 +626,8 @@ class Scenario:
     """The computers that emulate the network together; none: one does."""
     controller: Controller | None = None
     """Of the real switches; `None`: they forward along the routes of the scenario."""
+    framing: Framing = ETHERNET
+    """How long frames are."""
     stated_best_effort_bytes: int | None = None
     """The largest frame on the wire that nobody declared, as the scenario states it; 0: there is none; `None`: see below."""
     file: str | None = field(default=None, compare=False)
@@ -657,13 +658,13 @@ class Scenario:
     def best_effort_frame_bytes(self) -> int:
         """The largest frame that may be on its way without being declared, bytes on the wire; 0: none.
 
-        Unless stated, a full frame of the largest MTU of the hosts, but no less than one of 1500 bytes: what a switch sends of its own
+        Unless stated, a full frame of the largest MTU of the hosts, but no less than a full one of Ethernet: what a switch sends of its own
         knows no MTU of hosts.
         """
         if self.stated_best_effort_bytes is not None:
             return self.stated_best_effort_bytes
         mtus = [node.mtu for node in self.nodes if node.kind == "host"]
-        return max([BEST_EFFORT_FRAME_BYTES, *(mtu + 38 for mtu in mtus)])
+        return max([self.framing.full, *(self.framing.wire(mtu) for mtu in mtus)])
 
     def declaration(self) -> dict[str, Any]:
         """The network as `Declaration` JSON, without streams: those are the stack's to add."""

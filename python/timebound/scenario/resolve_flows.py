@@ -27,8 +27,8 @@ MOST_RECEIVERS = 1_000_000
 _LARGEST_DATAGRAM = 65_507
 """RFC 768; what is above the MTU travels in fragments."""
 _GRID_NS = 1_000
-_DATAGRAM_OVERHEAD = 66
-"""Bytes on the wire of an unfragmented datagram beside its payload (UDP, IP, Ethernet with preamble and gap)."""
+_DATAGRAM_HEADERS = 28
+"""UDP and IP of an unfragmented datagram."""
 
 _FIELDS = {
     "from": "source",
@@ -166,7 +166,7 @@ class FlowResolver:
         """One period per instance, drawn from the stream named by seed and flow."""
         stated = bucket(flow.token_bucket)
         if stated is not None:
-            return [max(1, stated.time_ns(flow.size + _DATAGRAM_OVERHEAD))] * count
+            return [max(1, stated.time_ns(self.net.framing.wire(flow.size + _DATAGRAM_HEADERS)))] * count
         if flow.pattern == "trace":
             gaps = [after - before for before, after in zip(flow.trace, flow.trace[1:], strict=False)]
             return [max(1, min(gaps, default=flow.period[0] if flow.period else 1))] * count

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from timebound.scenario.context import Context, close_to
+from timebound.scenario.framing import Framing
 from timebound.scenario.model import Link, Node
 from timebound.scenario.model_media import Slots, TokenBucket
 from timebound.scenario.shape_media import Slot, Tdma
@@ -13,12 +14,12 @@ from timebound.scenario.shape_media import TokenBucket as BucketShape
 from timebound.scenario.tree import Path
 from timebound.scenario.units import format_time
 
-_OVERHEAD = 38
-"""Bytes of a full frame on the wire beside its IP packet: header, FCS, preamble, gap."""
 _NANOS = 8_000_000_000
+LEAST_MTU = 68
+"""RFC 791, section 3.2."""
 
 
-def link_slots(tdma: Tdma, ends: tuple[Node, Node], link: Link, path: Path, context: Context) -> Link:
+def link_slots(tdma: Tdma, ends: tuple[Node, Node], link: Link, framing: Framing, path: Path, context: Context) -> Link:
     """The link with slots for those of its ends that have some; `ends` are its nodes, first and second."""
     a, b = ends
     names = {"forward": a.name, "backward": b.name}
@@ -37,11 +38,17 @@ def link_slots(tdma: Tdma, ends: tuple[Node, Node], link: Link, path: Path, cont
                 found = _slots(tdma, slots, here, context)
                 if found is not None:
                     given[name] = found
-    return _with(link, given, {node.name: node for node in ends}, path, context)
+    return _with(link, given, {node.name: node for node in ends}, framing, path, context)
 
 
 def segment_slots(
-    segment: Node, tdma: Tdma, links: list[Link], nodes: dict[str, Node], path: Path, context: Context
+    segment: Node,
+    tdma: Tdma,
+    links: list[Link],
+    nodes: dict[str, Node],
+    framing: Framing,
+    path: Path,
+    context: Context,
 ) -> None:
     """Gives every neighbour of a segment its slots; `links` is changed in place."""
     members = {
@@ -75,7 +82,7 @@ def segment_slots(
         return
     for name, found in given.items():
         link = links[members[name]]
-        links[members[name]] = _with(link, {name: found}, nodes, path, context)
+        links[members[name]] = _with(link, {name: found}, nodes, framing, path, context)
 
 
 def _slots(tdma: Tdma, slots: Iterable[Slot], path: Path, context: Context) -> Slots | None:
@@ -104,14 +111,16 @@ def _slots(tdma: Tdma, slots: Iterable[Slot], path: Path, context: Context) -> S
     return Slots(cycle_ns=tdma.cycle, slots_ns=tuple(sorted(ranges))) if good and ranges else None
 
 
-def _with(link: Link, given: dict[str, Slots], nodes: dict[str, Node], path: Path, context: Context) -> Link:
+def _with(
+    link: Link, given: dict[str, Slots], nodes: dict[str, Node], framing: Framing, path: Path, context: Context
+) -> Link:
     """The link with these slots of its ends, by name."""
     for name, slots in given.items():
         forward = name == link.a
         direction = link.forward if forward else link.backward
         node = nodes[name]
         if node.kind == "host":
-            frame = node.mtu + _OVERHEAD
+            frame = framing.wire(node.mtu)
             carried = slots.longest_ns * direction.rate_bps // _NANOS
             if carried < frame:
                 message = (
@@ -119,7 +128,7 @@ def _with(link: Link, given: dict[str, Slots], nodes: dict[str, Node], path: Pat
                     f"mtu of {node.mtu} needs {frame}"
                 )
                 hint = "make a slot longer, or the mtu smaller" + (
-                    f": mtu: {carried - _OVERHEAD}" if carried > 68 + _OVERHEAD else ""
+                    f": mtu: {framing.packet(carried)}" if framing.packet(carried) > LEAST_MTU else ""
                 )
                 context.error((*path, "slots"), message, hint)
         if direction.trace is not None:

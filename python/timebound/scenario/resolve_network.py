@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from timebound.scenario import shape_network as shape
 from timebound.scenario.context import Context, close_to
+from timebound.scenario.framing import ETHERNET, Framing
 from timebound.scenario.model import (
     Direction,
     Disconnections,
@@ -18,6 +19,7 @@ from timebound.scenario.model import (
     Node,
     Queue,
 )
+from timebound.scenario.resolve_framing import check_links, check_packets, resolve_framing
 from timebound.scenario.resolve_media import link_slots, segment_slots
 from timebound.scenario.resolve_nodes import Definition, Definitions, make_node, make_side
 from timebound.scenario.resolve_traces import Traces
@@ -70,6 +72,7 @@ class Net:
     nodes: dict[str, Node]
     links: list[Link]
     profiles: Mapping[str, shape.Profile] = field(default_factory=dict)
+    framing: Framing = ETHERNET
 
     def links_between(self, a: str, b: str) -> list[int]:
         """Indices of the links that join two nodes, whichever way they are written."""
@@ -80,7 +83,7 @@ def resolve_network(
     network: shape.Network, context: Context, profiles: Mapping[str, shape.Profile] | None = None
 ) -> Net:
     """Nodes and links, with every problem reported to `context`."""
-    net = Net({}, [], profiles or {})
+    net = Net({}, [], profiles or {}, resolve_framing(network.framing, context))
     traces = Traces(context)
     if network.import_ is not None:
         _import(network, network.import_, net, context, traces)
@@ -91,6 +94,7 @@ def resolve_network(
             shared.append(definition)
     _check_addresses(net, context)
     _check_hostnames(net, context)
+    check_packets(net.framing, net.nodes.values(), context)
     for index, link in enumerate(network.links):
         _add_links(net, link, network.defaults.link, ("network", "links", index), context, traces)
         if len(net.links) > MOST_LINKS:
@@ -98,6 +102,7 @@ def resolve_network(
             break
     for definition in shared:
         _share_segment(net, definition, context)
+    check_links(net.framing, net.links, context)
     if not net.nodes and not context.failed:
         context.error(("network",), "the network has no nodes", "write nodes: {h1: host, h2: host, s1: switch}")
     return net
@@ -110,7 +115,7 @@ def _share_segment(net: Net, definition: Definition, context: Context) -> None:
         return
     path = definition.at(context, "tdma")
     if node.kind == "segment":
-        segment_slots(node, tdma, net.links, net.nodes, path, context)
+        segment_slots(node, tdma, net.links, net.nodes, net.framing, path, context)
     else:
         message = f"{node.name!r} is a {node.kind}: slots belong to links and segments"
         context.error(path, message, "state tdma of its link, or of the segment that it is on")
@@ -122,7 +127,7 @@ def _add_node(net: Net, definition: Definition, defaults: shape.Defaults, contex
         context.key_error(path, f"duplicate node {name!r}", "rename one of them, or make the ranges disjoint")
         return
     context.remember(f"nodes[{len(net.nodes)}]", path, _NODE_FIELDS)
-    node = make_node(definition, defaults, context)
+    node = make_node(definition, defaults, net.framing.mtu, context)
     _check_interface(net, node, path, context)
     net.nodes[name] = node
     side = make_side(node, definition)
@@ -213,7 +218,7 @@ def _add_links(
         )
         tdma = getattr(link, "tdma", None)
         if tdma is not None:
-            added = link_slots(tdma, (net.nodes[a], net.nodes[b]), added, (*path, "tdma"), context)
+            added = link_slots(tdma, (net.nodes[a], net.nodes[b]), added, net.framing, (*path, "tdma"), context)
         net.links.append(added)
 
 

@@ -186,8 +186,8 @@ def merge(base: shape.Node, own: shape.Node) -> shape.Node:
     return base.model_copy(update={**update, "template": None, "clone_of": None})
 
 
-def make_node(definition: Definition, defaults: shape.Defaults, context: Context) -> Node:
-    """The resolved node; problems go to `context`."""
+def make_node(definition: Definition, defaults: shape.Defaults, mtu: int, context: Context) -> Node:
+    """The resolved node; problems go to `context`. `mtu` is that of hosts that state none."""
     name, node = definition.name, definition.shape
     _check(definition, defaults, context)
     assert node.kind is not None
@@ -218,7 +218,7 @@ def make_node(definition: Definition, defaults: shape.Defaults, context: Context
         address=None if node.address == "dhcp" else node.address,
         dhcp=node.address == "dhcp",
         gateway=_gateway(definition, context),
-        mtu=node.mtu or host.mtu or 1500,
+        mtu=node.mtu or host.mtu or mtu,
         tcp=resolve_tcp(
             node.tcp, host.tcp, definition.path, context, emulated=node.vm is None and node.interface is None
         ),

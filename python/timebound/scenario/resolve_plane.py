@@ -46,10 +46,10 @@ def _check_back_pressure(net: Net, context: Context) -> None:
                     "leave back-pressure out: on a shared medium the rate that a host gets is not known beforehand",
                 )
                 return
-            if direction.buffer_bytes < LEAST_FRAMES * (node.mtu + 38):
+            if direction.buffer_bytes < LEAST_FRAMES * net.framing.wire(node.mtu):
                 context.error(
                     path,
                     f"the first port of {name!r} has room for {direction.buffer_bytes} B, too little for back-pressure",
-                    f"make its buffer at least {LEAST_FRAMES * (node.mtu + 38)} B",
+                    f"make its buffer at least {LEAST_FRAMES * net.framing.wire(node.mtu)} B",
                 )
                 return

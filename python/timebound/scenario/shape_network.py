@@ -23,6 +23,7 @@ from timebound.scenario.fields import (
     Word,
     fail,
 )
+from timebound.scenario.framing import ETHERNET, HEADER, KINDS, Kind
 from timebound.scenario.shape_hardware import Computer, InterfaceField, Vm
 from timebound.scenario.shape_media import Tdma
 from timebound.scenario.shape_switches import ControllerField
@@ -31,7 +32,7 @@ from timebound.scenario.written import TextForm
 
 _SHARE_SCHEMA = {"type": "string", "pattern": units.SHARE.pattern, "examples": ["0.1 %"]}
 _TIME_SCHEMA = {"type": "string", "pattern": units.TIME.pattern, "examples": ["1 ms"]}
-LEAST_FRAME = 84
+LEAST_FRAME = ETHERNET.least
 LARGEST_FRAME = 9_300
 """On the wire; as in crates/model/src/compile."""
 
@@ -550,12 +551,46 @@ def _wire_frame(value: int) -> int:
     if value and not LEAST_FRAME <= value <= LARGEST_FRAME:
         raise fail(
             f"no frame of Ethernet has {value} B on the wire",
-            f"state {LEAST_FRAME} B to {LARGEST_FRAME} B: the MTU, 38 B for headers, preamble and gap, and 4 B for every tag; or none",
+            f"state {LEAST_FRAME} B to {LARGEST_FRAME} B: the MTU, {HEADER + ETHERNET.unseen_bytes} B for headers, preamble and gap, and 4 B for every tag; or none",
         )
     return value
 
 
 FrameField = Annotated[Size, AfterValidator(_wire_frame), Short(_no_frame, {"enum": ["none"]})]
+
+
+class Framing(Shape):
+    """How long frames are on the wire, everywhere in the network. A kind, or a list of kinds, is short for `kinds`."""
+
+    kinds: list[Kind] = Field(
+        default_factory=list,
+        description="what frames bear beside an Ethernet header and check sequence: vlan a tag of 802.1Q (4 B), double-vlan two, prp the trailer (6 B) and hsr the "
+        "tag (6 B) of IEC 62439-3, afdx the sequence number of ARINC 664 (1 B of the payload)",
+        examples=[["vlan", "prp"]],
+    )
+    overhead: Size | None = Field(default=None, description="bytes that something else adds", examples=["4 B"])
+    least: Size | None = Field(
+        default=None,
+        description="the shortest frame with all of it, from the destination address to the check sequence; default: everything is added to frames that "
+        "were padded to 64 B (a tagged one has 68 B then), only afdx is padded with the payload",
+        examples=["64 B"],
+    )
+
+
+def _framing(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"kinds": [value]}
+    if isinstance(value, list):
+        return {"kinds": value}
+    if not isinstance(value, dict):
+        raise fail(
+            "expected how frames are framed", f"use one of: {', '.join(KINDS)}; or {{overhead: 4 B, least: 64 B}}"
+        )
+    return value
+
+
+_KINDS_SCHEMA = {"enum": list(KINDS)}
+FramingField = Annotated[Framing, Short(_framing, _KINDS_SCHEMA, {"type": "array", "items": _KINDS_SCHEMA})]
 
 
 class Network(Shape):
@@ -585,11 +620,16 @@ class Network(Shape):
         description="OpenFlow controller of the switches with engine: ovs; without one they forward along the scenario's routes",
         examples=[{"program": ["timebound", "controller", "/etc/timebound/controller.yaml"], "ready-port": 8321}],
     )
+    framing: FramingField | None = Field(
+        default=None,
+        description="what frames bear on the wire beside Ethernet's own header and check sequence, on all links alike; default: nothing (ethernet)",
+        examples=["vlan", ["vlan", "prp"], {"overhead": "4 B", "least": "64 B"}],
+    )
     best_effort: FrameField | None = Field(
         default=None,
         description="the largest frame that may be on its way without being declared, on the wire with all tags, which bounds assume below "
-        "every class at every port; none: everything is declared, as in many published cases; default: that of the hosts' largest mtu, "
-        "without tags, and 1538 B at least",
+        "every class at every port; none: everything is declared, as in many published cases; default: that of the hosts' largest mtu "
+        "with the network's framing, and a full one of Ethernet (1538 B) at least",
         examples=["1542 B", "none"],
     )
     import_: Annotated[Import, Short(_import, {"type": "string"}), TextForm()] | None = Field(

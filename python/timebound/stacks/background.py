@@ -13,7 +13,7 @@ from typing import Any
 from timebound.scenario.model import Background
 from timebound.stacks import release, tools
 from timebound.stacks.plan import Marker, Plan, Stream
-from timebound.stacks.wire import IPV4_HEADER, TCP_ACK_WIRE, TCP_HEADER, tcp_frames, udp_frames, wire_bytes
+from timebound.stacks.wire import IPV4_HEADER, TCP_HEADER
 
 FIRST_PORT = 50_000
 UDP_JITTER_NS = 1_000_000
@@ -22,8 +22,6 @@ GROUP_OF_PICTURES = 12
 I_TO_P = 4
 """An I picture has four times the bytes of a P picture."""
 VIDEO_PACKET = 1400
-SMALLEST_FRAME = 84
-"""The last packet of a picture may be small: the least frame of Ethernet on the wire."""
 
 
 def lay(plan: Plan) -> None:
@@ -135,13 +133,13 @@ def _rate(plan: Plan, item: Background) -> int:
 
 def _tcp(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     mtu = plan.mtu(item.source, item.destination)
-    full = wire_bytes(mtu)
+    full = plan.wire.packet(mtu)
     gap = _gap(full, _rate(plan, item))
     # Programs have conversations beside their data, so more than acknowledgements goes back.
-    most_back = TCP_ACK_WIRE if item.program is None else full
+    most_back = plan.wire.ack if item.program is None else full
     streams = [
         _stream(item, False, (full,), {"kind": "constant", "gap_ns": gap, "frame_bytes": full}, None),
-        _stream(item, True, (most_back,), {"kind": "constant", "gap_ns": 2 * gap, "frame_bytes": TCP_ACK_WIRE}, None),
+        _stream(item, True, (most_back,), {"kind": "constant", "gap_ns": 2 * gap, "frame_bytes": plan.wire.ack}, None),
     ]
     payload = 0 if item.rate_bps is None else _payload_rate(item.rate_bps, mtu - IPV4_HEADER - TCP_HEADER, full)
     return streams, {"kind": "tcp-bulk", "rate_bps": payload}
@@ -149,7 +147,7 @@ def _tcp(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
 
 def _constant(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
     assert item.rate_bps is not None
-    frames = tuple(udp_frames(item.size_bytes, plan.mtu(item.source)))
+    frames = tuple(plan.wire.udp(item.size_bytes, plan.mtu(item.source)))
     whole = sum(frames)
     streams = [_stream(item, False, frames, {"kind": "periodic", "offset_ns": None}, _gap(whole, item.rate_bps))]
     rate = _payload_rate(item.rate_bps, item.size_bytes, whole)
@@ -158,7 +156,7 @@ def _constant(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any
 
 def _poisson(plan: Plan, item: Background, origin: str) -> tuple[list[Stream], dict[str, Any]]:
     assert item.rate_bps is not None
-    frames = udp_frames(item.size_bytes, plan.mtu(item.source))
+    frames = plan.wire.udp(item.size_bytes, plan.mtu(item.source))
     gap = _gap(sum(frames), item.rate_bps)
     # The simulator's draws are of frames: a fragmented datagram becomes that many of them on average.
     each = {"kind": "poisson", "mean_gap_ns": max(1, gap // len(frames)), "frame_bytes": max(frames)}
@@ -168,7 +166,7 @@ def _poisson(plan: Plan, item: Background, origin: str) -> tuple[list[Stream], d
 
 
 def _burst(plan: Plan, item: Background) -> tuple[list[Stream], dict[str, Any]]:
-    frames = tuple(udp_frames(item.size_bytes, plan.mtu(item.source))) * item.frames
+    frames = tuple(plan.wire.udp(item.size_bytes, plan.mtu(item.source))) * item.frames
     streams = [_stream(item, False, frames, {"kind": "periodic", "offset_ns": None}, item.gap_ns)]
     return streams, {
         "kind": "udp-burst",
@@ -182,12 +180,12 @@ def _request_response(plan: Plan, item: Background) -> tuple[list[Stream], dict[
     streams = []
     mtu = plan.mtu(item.source, item.destination)
     for back, size in ((False, item.size_bytes), (True, item.response_bytes)):
-        frames = tcp_frames(max(1, size), mtu)
+        frames = plan.wire.tcp(max(1, size), mtu)
         pattern: dict[str, Any] = {"kind": "silent"}
         if item.gap_ns:
             pattern = {"kind": "burst", "gap_ns": item.gap_ns, "frames": len(frames), "frame_bytes": max(frames)}
         # Requests that wait for TCP, and the responses to them, leave in full segments.
-        streams.append(_stream(item, back, (wire_bytes(mtu),), pattern, None))
+        streams.append(_stream(item, back, (plan.wire.packet(mtu),), pattern, None))
     return streams, {
         "kind": "request-response",
         "request_bytes": item.size_bytes,
@@ -199,13 +197,14 @@ def _request_response(plan: Plan, item: Background) -> tuple[list[Stream], dict[
 def _video(plan: Plan, item: Background, origin: str) -> tuple[list[Stream], dict[str, Any]]:
     assert item.rate_bps is not None
     packet = min(item.size_bytes, VIDEO_PACKET)
-    frames = udp_frames(packet, plan.mtu(item.source))
+    frames = plan.wire.udp(packet, plan.mtu(item.source))
     frame, whole = max(frames), sum(frames)
     gap = 1_000_000_000 // item.frames_per_second
     mean = max(24, item.rate_bps * packet // whole // 8 // item.frames_per_second)
     small = max(12, mean * GROUP_OF_PICTURES // (I_TO_P + GROUP_OF_PICTURES - 1))
     pattern = {"kind": "burst", "gap_ns": gap, "frames": max(1, -(-mean // packet)) * len(frames), "frame_bytes": frame}
-    return [_kept(_stream(item, False, (frame,), pattern, None), item, origin, SMALLEST_FRAME)], {
+    # The last packet of a picture may be small.
+    return [_kept(_stream(item, False, (frame,), pattern, None), item, origin, plan.wire.framing.least)], {
         "kind": "video",
         "transport": "udp",
         "picture_gap_ns": gap,

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from timebound.stacks.wire import IPV4_HEADER, TCP_ACK_WIRE, TCP_HEADER, least_segment, wire_bytes
+from timebound.stacks.wire import ETHERNET, IPV4_HEADER, TCP_HEADER, Wire
 
 if TYPE_CHECKING:
     from timebound.stacks.plan import Stream
@@ -41,6 +41,7 @@ class Packets:
     """Of the least packet; `None`: all have `size_bytes`."""
     known: bool = True
     """Is the TCP of both ends ours?"""
+    wire: Wire = ETHERNET
     gathers: bool = False
     """May it leave in a segment with packets of other kinds at any jitter? Then the frames of the largest kind have room for one of each."""
 
@@ -68,14 +69,15 @@ class Joined:
         largest, size = packets.largest_segment, packets.size_bytes
         fits = together_bytes <= largest
         least = 1 if not fits else size if packets.least_bytes is None else packets.least_bytes
-        frame = wire_bytes(IPV4_HEADER + TCP_HEADER + min(largest, together_bytes))
-        whole = packets.count * (size + TCP_ACK_WIRE * (1 if fits else size // largest + 1))
+        wire = packets.wire
+        frame = wire.segment(min(largest, together_bytes))
+        whole = packets.count * (size + wire.ack * (1 if fits else size // largest + 1))
         burst = whole + -(-whole * jitter_ns // period_ns)
         return cls(
             packets=at_once(packets, period_ns, jitter_ns),
             frame_bytes=frame,
             # The end of a packet that others pushed into a segment of its own.
-            smallest_frame=least_segment(least, known=packets.known),
+            smallest_frame=wire.least_segment(least, known=packets.known),
             rate_bps=-(-whole * 8_000_000_000 // period_ns),
             # What lies in a segment beside the stream's own packets is in no burst of these.
             burst_bytes=max(burst, frame),

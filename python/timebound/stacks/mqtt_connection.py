@@ -24,18 +24,10 @@ from timebound.stacks.stages import Crossing, Packet, Stage, Step, Waiting, Work
 from timebound.stacks.transport import Carried
 from timebound.stacks.wire import (
     DELAYED_ACK_NS,
-    IPV4_HEADER,
     MQTT_ACKNOWLEDGEMENT,
     MQTT_LEAST_ACKNOWLEDGEMENT,
     MQTT_PING,
-    TCP_ACK_WIRE,
-    TCP_HANDSHAKE_WIRE,
-    TCP_HEADER,
-    least_of_message,
-    least_segment,
     mqtt_publish,
-    tcp_frames,
-    wire_bytes,
 )
 
 KEEP_ALIVE_S = 60
@@ -232,18 +224,18 @@ class Connection:
         bridged = _is_bridge(sender, receiver)
         size, least = self._message(bridged=bridged)[0], self._message(bridged=bridged, least=True)[0]
         mtu = self._mtu(sender.node, receiver.node)
-        frames = tuple(tcp_frames(size, mtu))
+        frames = tuple(self.plan.wire.tcp(size, mtu))
         forward, backward = self._directions()
         known = self._is_known(sender.node, receiver.node)
         together = size
         gathers = self._gathers(sender) or held_ns > 0
         if forward is not None and forward.batch_bytes is not None:
-            frames, together = forward.message_frames(size, mtu), forward.batch_bytes
+            frames, together = forward.message_frames(size, mtu, self.plan.wire), forward.batch_bytes
         elif gathers:
             together = size + self._beside(sender_of_messages=True)
-            frames = tuple(tcp_frames(together, mtu))
+            frames = tuple(self.plan.wire.tcp(together, mtu))
         is_exact = known and together == size == least
-        smallest = None if is_exact else least_of_message(least, together, mtu, known=known)
+        smallest = None if is_exact else self.plan.wire.least_of_message(least, together, mtu, known=known)
         if after is None:
             self._stream(
                 name,
@@ -287,9 +279,9 @@ class Connection:
             # Of a sender those that leave without a message: with one they are in its frames.
             beside = MQTT_ACKNOWLEDGEMENT + MQTT_PING if is_sender else self._beside(sender_of_messages=False)
             said = max(MQTT_ACKNOWLEDGEMENT, beside) if gathering[end.node] else MQTT_ACKNOWLEDGEMENT
-            alone = tuple(tcp_frames(said))
-            answers[end.node] = alone if way is None else way.answer_frames(alone, mtu)
-        acknowledges = least_segment(MQTT_LEAST_ACKNOWLEDGEMENT, known=known)
+            alone = tuple(self.plan.wire.tcp(said))
+            answers[end.node] = alone if way is None else way.answer_frames(alone, mtu, self.plan.wire)
+        acknowledges = self.plan.wire.least_segment(MQTT_LEAST_ACKNOWLEDGEMENT, known=known)
         last, at, other = name, receiver, sender
         self._acknowledge(f"{name}/ack", last, at, other, len(frames), sender.node)
         self._carry(name, name, sender, receiver, len(frames))
@@ -341,6 +333,7 @@ class Connection:
             least_bytes=sizes[0],
             mtu=mtu,
             known=known,
+            wire=self.plan.wire,
             gathers=gathers or shared,
         )
 
@@ -479,12 +472,14 @@ class Connection:
     def _acknowledge(self, name: str, acknowledged: str, at: End, to: End, segments: int, sender: str) -> None:
         extra = min(self.flow.period_ns, DELAYED_ACK_NS)
         follows = Follows(stream=acknowledged, destination=at.node, extra_ns=extra)
-        smallest = least_segment(0, known=self._is_known(at.node, to.node))
-        self._stream(name, at.node, to.node, "ack", (TCP_ACK_WIRE,) * segments, follows, sender, smallest=smallest)
+        smallest = self.plan.wire.least_segment(0, known=self._is_known(at.node, to.node))
+        self._stream(
+            name, at.node, to.node, "ack", (self.plan.wire.ack,) * segments, follows, sender, smallest=smallest
+        )
 
     def _keep_alive(self, name: str, sender: End, receiver: End, held_ns: int) -> None:
         """PINGREQ and PINGRESP, each with the acknowledgement of the other, both ways: whoever is the client."""
-        ping = wire_bytes(IPV4_HEADER + TCP_HEADER + MQTT_PING)
+        ping = self.plan.wire.segment(MQTT_PING)
         period = KEEP_ALIVE_S * 1_000_000_000
         known = self._is_known(sender.node, receiver.node)
         for source, target, direction in ((sender, receiver, "there"), (receiver, sender, "back")):
@@ -497,10 +492,10 @@ class Connection:
                     destinations=(target.node,),
                     priority=self._class(source.node, sender.node),
                     role="control",
-                    frames_bytes=(ping, TCP_ACK_WIRE),
+                    frames_bytes=(ping, self.plan.wire.ack),
                     period_ns=period,
                     jitter_ns=1_000_000_000,
-                    smallest_frame=None if known else least_segment(0, known=False),
+                    smallest_frame=None if known else self.plan.wire.least_segment(0, known=False),
                     tcp=self._packets(
                         name,
                         source,
@@ -519,7 +514,8 @@ class Connection:
     def _join(self, name: str, sender: str, receiver: str) -> dict[str, tuple[str, str]]:
         """A client that joins during the run: SYN, CONNECT and SUBSCRIBE with their answers and acknowledgements, once."""
         topic = len(self.topic.encode())
-        packet = wire_bytes(IPV4_HEADER + TCP_HEADER + max(2 + 15 + 2 + 8, 5 + 2 + topic + 2))
+        wire = self.plan.wire
+        packet = wire.segment(max(2 + 15 + 2 + 8, 5 + 2 + topic + 2))
         run = self.plan.scenario.run
         found = {}
         for source, target in ((sender, receiver), (receiver, sender)):
@@ -533,9 +529,9 @@ class Connection:
                     destinations=(target,),
                     priority=self._class(source, sender),
                     role="control",
-                    frames_bytes=(TCP_HANDSHAKE_WIRE, packet, packet, *[TCP_ACK_WIRE] * 4),
+                    frames_bytes=(wire.handshake, packet, packet, *[wire.ack] * 4),
                     # Not all of its packets are as long as the longest, and some go without an acknowledgement of their own.
-                    smallest_frame=least_segment(0, known=self._is_known(source, target)),
+                    smallest_frame=wire.least_segment(0, known=self._is_known(source, target)),
                     period_ns=run.warm_up_ns + run.duration_ns,
                     release={"kind": "periodic", "offset_ns": self.flow.start_ns},
                 ),
@@ -560,7 +556,7 @@ class Connection:
         flow = self.flow
         bounded = release.is_bounded(flow)
         # Without a least distance any number can leave in one segment.
-        largest = max(frames) if packets is None else wire_bytes(packets.mtu)
+        largest = max(frames) if packets is None else packets.wire.packet(packets.mtu)
         pattern = release.simulated(flow, frames)
         if after is not None and pattern["kind"] == "periodic":
             pattern = {"kind": "periodic", "offset_ns": None}

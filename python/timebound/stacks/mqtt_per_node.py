@@ -16,11 +16,7 @@ from timebound.stacks.plan import Marker, Plan, PlanError, Segment, Short, Strea
 from timebound.stacks.stages import Crossing, Stage, Working
 from timebound.stacks.transport import Carried
 from timebound.stacks.wire import (
-    TCP_ACK_WIRE,
-    TCP_HANDSHAKE_WIRE,
     mqtt_publish,
-    tcp_frames,
-    wire_bytes,
 )
 
 Add = Callable[..., int]
@@ -103,16 +99,16 @@ def _lay_client(plan: Plan, stack: MqttStack, client: _Client, topics: dict[str,
     for direction, (source, target) in ends.items():
         frames = {
             # Messages, and a broker's answers, share segments when they meet.
-            "control": wire_bytes(mtu),
-            "ack": TCP_ACK_WIRE,
-            "join": max([TCP_HANDSHAKE_WIRE, *tcp_frames(_join_bytes(client, topics), mtu)]),
+            "control": plan.wire.packet(mtu),
+            "ack": plan.wire.ack,
+            "join": max([plan.wire.handshake, *plan.wire.tcp(_join_bytes(client, topics), mtu)]),
         }
         size = sizes[direction]
         if size is not None:
-            frames[""] = wire_bytes(mtu)
+            frames[""] = plan.wire.packet(mtu)
             sent = client.publishes if direction == "up" else client.receives
             for _, sent_flow, _ in sent:
-                carried = Carried(f"{client.name}/{direction}", len(tcp_frames(size[0], mtu)), sent_flow.period_ns)
+                carried = Carried(f"{client.name}/{direction}", len(plan.wire.tcp(size[0], mtu)), sent_flow.period_ns)
                 plan.carry(client.name, source, target, carried)
         for part, frame in frames.items():
             name = f"{client.name}/{direction}" + (f"-{part}" if part else "")

@@ -16,15 +16,7 @@ from timebound.stacks.joined import Packets
 from timebound.stacks.mqtt_connection import BROKER_JITTER_NS, HOST_JITTER_NS, Arrived, Connection, Forwarded
 from timebound.stacks.plan import Follows, PlanError, Segment, Stream
 from timebound.stacks.stages import Crossing, Packet, Slowest, Stage, Step, Waiting, Working
-from timebound.stacks.wire import (
-    DELAYED_ACK_NS,
-    TCP_ACK_WIRE,
-    least_segment,
-    mqtt_publish,
-    tcp_frames,
-    udp_frame,
-    wire_bytes,
-)
+from timebound.stacks.wire import DELAYED_ACK_NS, Wire, mqtt_publish
 
 PART_BYTES = 1_360
 """Most of a message that one datagram carries, so that it fits into an Ethernet frame (`peer::PART`)."""
@@ -42,17 +34,17 @@ REASONS = {1: "puback", 2: "pubrec"}
 """The answer to a publisher that waits until every member has taken its message."""
 
 
-def datagrams(message_bytes: int, *, sealed: bool = False) -> tuple[int, ...]:
+def datagrams(message_bytes: int, wire: Wire, *, sealed: bool = False) -> tuple[int, ...]:
     """Wire sizes of the datagrams of a PUBLISH packet of so many bytes."""
     whole, rest = divmod(message_bytes, PART_BYTES)
     header = HEADER_BYTES + (SEALED_BYTES if sealed else 0)
-    return tuple(udp_frame(header + part) for part in [PART_BYTES] * whole + ([rest] if rest else []))
+    return tuple(wire.datagram(header + part) for part in [PART_BYTES] * whole + ([rest] if rest else []))
 
 
-def least_datagram(least_bytes: int, largest_bytes: int, *, sealed: bool = False) -> int:
+def least_datagram(least_bytes: int, largest_bytes: int, wire: Wire, *, sealed: bool = False) -> int:
     """Wire size of the least datagram of PUBLISH packets of `least_bytes` to `largest_bytes`."""
     header = HEADER_BYTES + (SEALED_BYTES if sealed else 0)
-    return udp_frame(header + (least_bytes if largest_bytes <= PART_BYTES else 1))
+    return wire.datagram(header + (least_bytes if largest_bytes <= PART_BYTES else 1))
 
 
 def message_bytes(topic: str, payload_bytes: int) -> int:
@@ -110,7 +102,7 @@ class Group:
 
     def lay(self, members: list[tuple[Broker, int]]) -> dict[str, Arrived]:
         nodes = tuple(broker.node for broker, _ in members)
-        frames = datagrams(self.size, sealed=self.flow.sealed)
+        frames = datagrams(self.size, self.plan.wire, sealed=self.flow.sealed)
         published = self.published
         follows = Follows(
             stream=published.stream,
@@ -119,7 +111,11 @@ class Group:
             through=published.packet,
         )
         jitter = self.flow.jitter_ns + BROKER_JITTER_NS if follows.is_nothing else 0
-        smallest = least_datagram(self.least, self.size, sealed=self.flow.sealed) if self.least < self.size else None
+        smallest = (
+            least_datagram(self.least, self.size, self.plan.wire, sealed=self.flow.sealed)
+            if self.least < self.size
+            else None
+        )
         self._stream(self.name, self.origin.node, nodes, "data", frames, follows, jitter, smallest=smallest)
         found, taken = {}, []
         for broker, copies in members:
@@ -192,7 +188,7 @@ class Group:
 
     def _frames(self, said_bytes: int) -> tuple[int, ...]:
         """Wire sizes of what one manager tells another."""
-        return tuple(tcp_frames(said_bytes + (RECORD_BYTES if self.flow.sealed else 0)))
+        return tuple(self.plan.wire.tcp(said_bytes + (RECORD_BYTES if self.flow.sealed else 0)))
 
     def _reports(self, broker: Broker, datagrams: int) -> Follows:
         """What a member says, and of QoS 2 what it is told; the report that its broker has taken the message, as a cause."""
@@ -218,18 +214,17 @@ class Group:
     def _control(self, name: str, source: str, target: str, frames: tuple[int, ...], follows: Follows) -> None:
         """A message of one manager to another, and TCP's acknowledgement of it."""
         # Managers have a connection for each class, with what all flows of the class have to say.
-        size = frames[0] - TCP_ACK_WIRE
+        wire = self.plan.wire
+        size = wire.segment_payload(frames[0])
         direction = f"managers of class {self.flow.priority} from {source} to {target}"
         known = all(self.plan.scenario.node(node).sender.known for node in (source, target))
-        packets = Packets(direction, size, self.plan.mtu(source, target), count=len(frames), known=known)
-        smallest = None if known else least_segment(size, known=False)
+        packets = Packets(direction, size, self.plan.mtu(source, target), count=len(frames), known=known, wire=wire)
+        smallest = None if known else wire.least_segment(size, known=False)
         self._stream(name, source, (target,), "control", frames, follows, 0, packets, smallest)
         extra = min(self.flow.period_ns, DELAYED_ACK_NS)
         heard = Follows(stream=name, destination=target, extra_ns=extra)
-        smallest = least_segment(0, known=known)
-        self._stream(
-            f"{name}/ack", target, (source,), "ack", (TCP_ACK_WIRE,) * len(frames), heard, 0, smallest=smallest
-        )
+        smallest = wire.least_segment(0, known=known)
+        self._stream(f"{name}/ack", target, (source,), "ack", (wire.ack,) * len(frames), heard, 0, smallest=smallest)
 
     def _publication(self) -> str | None:
         """The stream that brought the message to the origin; `None`: its publisher is there."""
@@ -269,7 +264,7 @@ class Group:
         smallest: int | None = None,
     ) -> None:
         flow, bounded = self.flow, self.bounded
-        largest = max(frames) if packets is None else wire_bytes(packets.mtu)
+        largest = max(frames) if packets is None else packets.wire.packet(packets.mtu)
         pattern = release.simulated(flow, frames)
         if pattern["kind"] == "periodic":
             pattern = {"kind": "periodic", "offset_ns": None}

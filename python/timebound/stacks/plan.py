@@ -17,6 +17,7 @@ from timebound.stacks.wire import (
     MEASUREMENT_HEADER_BYTES,
     TCP_HEADER,
     UDP_HEADER,
+    Wire,
 )
 
 Role = Literal["data", "ack", "control", "background"]
@@ -300,6 +301,11 @@ class Plan:
     """Stream name -> path of the scenario that it comes from."""
 
     _marker_index: dict[str, list[Marker]] | None = None
+
+    @property
+    def wire(self) -> Wire:
+        """What packets are on the wire of this network."""
+        return Wire(self.scenario.framing)
 
     def add(self, origin: str, stream: Stream) -> Stream:
         """Adds a stream that comes from `origin`, a path of the scenario."""

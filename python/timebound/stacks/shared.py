@@ -28,8 +28,8 @@ from timebound.stacks.wire import (
     MQTT_ACKNOWLEDGEMENT,
     MQTT_PING,
     TCP_HEADER,
+    Wire,
     mqtt_publish,
-    wire_bytes,
 )
 
 FROM_SENDER = {0: 0, 1: 0, 2: 1}
@@ -49,19 +49,19 @@ class SharedDirection:
     """All but messages."""
     has_messages: bool
 
-    def message_frames(self, message_bytes: int, mtu: int) -> tuple[int, ...]:
+    def message_frames(self, message_bytes: int, mtu: int, wire: Wire) -> tuple[int, ...]:
         """Wire sizes of the segments that are charged to a message of so many bytes."""
         assert self.batch_bytes is not None
         largest = mtu - IPV4_HEADER - TCP_HEADER
         if self.batch_bytes <= largest:
-            return (wire_bytes(self.batch_bytes + IPV4_HEADER + TCP_HEADER),)
-        return (wire_bytes(mtu),) * (message_bytes // largest + 1)
+            return (wire.segment(self.batch_bytes),)
+        return (wire.packet(mtu),) * (message_bytes // largest + 1)
 
-    def answer_frames(self, alone: tuple[int, ...], mtu: int) -> tuple[int, ...]:
+    def answer_frames(self, alone: tuple[int, ...], mtu: int, wire: Wire) -> tuple[int, ...]:
         """Wire sizes of an acknowledgement that is declared as `alone` on a connection of its own."""
         if self.batch_bytes is None:
             return alone
-        return (wire_bytes(min(mtu, self.answer_bytes + IPV4_HEADER + TCP_HEADER)),)
+        return (wire.packet(min(mtu, self.answer_bytes + IPV4_HEADER + TCP_HEADER)),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from timebound.scenario.model import Background, BackgroundProgram
 from timebound.stacks.plan import Marker, Plan
-from timebound.stacks.wire import IPV4_HEADER, TCP_HEADER, wire_bytes
+from timebound.stacks.wire import IPV4_HEADER, TCP_HEADER
 
 NEEDED: dict[BackgroundProgram, dict[str, str]] = {
     "d-itg": {"ITGSend": "d-itg", "ITGRecv": "d-itg"},
@@ -32,8 +32,8 @@ VLC_SPARE_S = 3
 """By so much the file is longer than what is played of it."""
 FTP_CHUNK = 8_192
 """What vsftpd writes at a time, bytes: its rate is kept between two of them, and the default is in bursts."""
-TS_PAYLOAD, TS_WIRE = 7 * 184, 1_394
-"""Of an RTP packet of VLC with seven packets of an MPEG transport stream: bytes of video, and bytes on the wire."""
+TS_PAYLOAD, TS_DATAGRAM = 7 * 184, 12 + 7 * 188
+"""Of an RTP packet of VLC with seven packets of an MPEG transport stream: bytes of video, and of the datagram."""
 
 
 def lay(plan: Plan, item: Background, port: int) -> None:
@@ -87,7 +87,7 @@ def _length_ns(plan: Plan, item: Background) -> int:
 def _segment(plan: Plan, item: Background) -> tuple[int, int]:
     """Payload of a full segment, and its bytes on the wire."""
     mtu = plan.mtu(item.source, item.destination)
-    return mtu - IPV4_HEADER - TCP_HEADER, wire_bytes(mtu)
+    return mtu - IPV4_HEADER - TCP_HEADER, plan.wire.packet(mtu)
 
 
 def _d_itg(plan: Plan, item: Background, port: int) -> None:
@@ -109,7 +109,7 @@ def _vlc(plan: Plan, item: Background, port: int) -> None:
     file, done, taken = f"vlc-{port}.m2v", f"vlc-{port}.file", f"vlc-{port}-sink.file"
     sink = [sys.executable, "-m", "timebound.node", "sink", "--port", str(port), str(port + 1), "--ready", taken]
     _program(plan, f"vlc-{port}-sink", item.destination, sink, ready={"file": taken})
-    rate = max(1, (item.rate_bps - TS_TABLES_BPS) * TS_PAYLOAD // TS_WIRE)
+    rate = max(1, (item.rate_bps - TS_TABLES_BPS) * TS_PAYLOAD // plan.wire.datagram(TS_DATAGRAM))
     make = [sys.executable, "-m", "timebound.node", "video", "--rate", str(rate), "--file", file, "--ready", done]
     # At its end VLC leaves with what it has not sent yet, so the end is not to come.
     make += ["--seconds", f"{_length_ns(plan, item) / 1e9 + VLC_SPARE_S:.3f}"]

@@ -10,7 +10,6 @@ from timebound.scenario.model import UdpStack
 from timebound.stacks import release
 from timebound.stacks.plan import Marker, Own, Plan, Segment, Stream, short
 from timebound.stacks.stages import Crossing, Stage
-from timebound.stacks.wire import least_datagram, udp_frames
 
 FIRST_SOURCE_PORT = 20_000
 PORT = 40_000
@@ -27,8 +26,12 @@ def lay(plan: Plan, stack: UdpStack) -> None:
         group = f"239.192.{index // 256 % 256}.{index % 256}"
         together = stack.multicast and len(flow.receivers) > 1
         sets = [flow.receivers] if together else [(receiver,) for receiver in flow.receivers]
-        frames = tuple(udp_frames(flow.size_bytes, plan.mtu(flow.source)))
-        smallest = None if flow.least_bytes is None else least_datagram(flow.least_bytes, plan.mtu(flow.source), frames)
+        frames = tuple(plan.wire.udp(flow.size_bytes, plan.mtu(flow.source)))
+        smallest = (
+            None
+            if flow.least_bytes is None
+            else plan.wire.least_datagram(flow.least_bytes, plan.mtu(flow.source), frames)
+        )
         period, jitter = flow.period_ns, flow.jitter_ns
         if flow.token_bucket is not None:
             period, jitter = release.bucket_times(flow.token_bucket, sum(frames), f"flows[{index}].token_bucket")

@@ -15,10 +15,6 @@ const CLASS: u32 = 0x0001_0001;
 const LINKLAYER_ETHERNET: u8 = 1;
 /// The scheduler's unit of time, ns (PSCHED_SHIFT 6).
 const TICK_NS: u64 = 64;
-/// What Ethernet adds to a frame as the kernel counts it: FCS 4, preamble 8, gap 12.
-const OVERHEAD: u16 = 24;
-/// The least a frame takes on the wire: 64 and 20 bytes.
-const LEAST: u16 = 84;
 
 /// How an interface is slowed down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +22,10 @@ pub(crate) struct Shape {
     pub(crate) rate_bps: u64,
     /// Wire bytes that may leave at once: what a late timer may catch up.
     pub(crate) burst_bytes: u64,
+    /// What the wire adds to a frame as the kernel counts it: FCS 4, preamble 8, gap 12, and what its framing does.
+    pub(crate) overhead_bytes: u16,
+    /// The least a frame takes on the wire.
+    pub(crate) least_bytes: u16,
     /// Bytes of the largest frame.
     pub(crate) largest_bytes: u32,
 }
@@ -71,9 +71,9 @@ pub(crate) fn class(interface: u32, shape: Shape) -> Vec<u8> {
     for _rate_and_ceiling in 0..2 {
         // struct tc_ratespec
         parameters.extend([0, LINKLAYER_ETHERNET]);
-        parameters.extend(OVERHEAD.to_ne_bytes());
+        parameters.extend(shape.overhead_bytes.to_ne_bytes());
         parameters.extend(0u16.to_ne_bytes());
-        parameters.extend(LEAST.to_ne_bytes());
+        parameters.extend(shape.least_bytes.to_ne_bytes());
         parameters.extend(u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
     }
     for word in [ticks, ticks, shape.largest_bytes, 0, 0] {
@@ -99,6 +99,8 @@ mod tests {
         let shape = Shape {
             rate_bps: 10_000_000,
             burst_bytes: 3_076,
+            overhead_bytes: 24,
+            least_bytes: 84,
             largest_bytes: 1_514,
         };
         // options 4 + parameters (4 + 44) + two of 12

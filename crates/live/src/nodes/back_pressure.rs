@@ -13,7 +13,7 @@ use super::Node;
 use crate::failure::Failure;
 use crate::kernel::htb::Shape;
 use crate::plan::Plan;
-use timebound_model::{Network, WireBytes};
+use timebound_model::Network;
 
 /// A timer of the kernel may be this late without the link falling idle.
 const LATE_TIMER_NS: u128 = 250_000;
@@ -45,7 +45,7 @@ pub(super) fn shape(plan: &Plan, network: &Network, node: &Node) -> Result<Optio
     if plan.events.iter().any(|event| changes(&event)) {
         return refuse("the rate of its link changes during the run");
     }
-    let largest = u64::from(WireBytes::from_captured(node.mtu + 14).0);
+    let largest = u64::from(plan.framing.packet(node.mtu).0);
     let caught_up = (u128::from(port.rate.0) * LATE_TIMER_NS / 8_000_000_000) as u64;
     // A class may overdraw by one frame, so the port sees up to a burst and two frames.
     let room = port.buffer_bytes.saturating_sub(2 * largest);
@@ -55,6 +55,8 @@ pub(super) fn shape(plan: &Plan, network: &Network, node: &Node) -> Result<Optio
     Ok(Some(Shape {
         rate_bps: port.rate.0,
         burst_bytes: caught_up.max(2 * largest).min(room),
+        overhead_bytes: u16::try_from(plan.framing.unseen()).unwrap_or(u16::MAX),
+        least_bytes: u16::try_from(plan.framing.wire(0).0).unwrap_or(u16::MAX),
         largest_bytes: node.mtu + 14,
     }))
 }

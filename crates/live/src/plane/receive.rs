@@ -212,7 +212,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
     }
 
     fn carry(&mut self, stamp: u64, host: NodeId, bytes: &[u8], packet: &Ipv4<'_>) {
-        let wire = WireBytes::from_captured(bytes.len() as u32);
+        let wire = self.framing.wire(bytes.len() as u32);
         // The last lane takes what arrived after its start; the one before still empties.
         let last = self.lanes.len() - 1;
         let index = if last > 0 && stamp < self.lanes[last].origin {

@@ -307,7 +307,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
     }
 
     fn reenter(&mut self, stamp: u64, port: PortId, bytes: &[u8], returned: Returned) {
-        let wire = WireBytes::from_captured(bytes.len() as u32);
+        let wire = self.framing.wire(bytes.len() as u32);
         let meta = Meta {
             wire: wire.0,
             ..returned.meta

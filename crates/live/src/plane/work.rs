@@ -13,6 +13,7 @@ use super::pool::Watched;
 use super::receive::{Directory, Fragments, Refusals};
 use super::wire::{Handover, Inlet, Stamps};
 use crate::kernel::{clock, sched};
+use crate::plan::FramingPlan;
 use crate::report::switches::SwitchReport;
 use crate::writer::{Item, PortSample};
 use std::collections::BTreeSet;
@@ -89,6 +90,7 @@ pub(crate) struct Setup<I, O, const CAPTURE: bool> {
     pub(crate) classes: Vec<Class>,
     /// Every declared frame is marked with its class, since real switches on its way know it by nothing else.
     pub(crate) marks: bool,
+    pub(crate) framing: FramingPlan,
     pub(crate) shared: Arc<Shared>,
     pub(crate) commands: Receiver<Command>,
     /// Interval of port samples, 0: none.
@@ -105,6 +107,7 @@ pub(crate) struct Plane<I, O, const CAPTURE: bool> {
     pub(super) directory: Directory,
     pub(super) classes: Vec<Class>,
     pub(super) marks: bool,
+    pub(super) framing: FramingPlan,
     pub(super) lanes: Vec<Lane>,
     pub(super) offset: clock::Offset,
     pub(super) members: BTreeSet<(u32, NodeId)>,
@@ -181,6 +184,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             directory: setup.directory,
             classes: setup.classes,
             marks: setup.marks,
+            framing: setup.framing,
             lanes: Vec::with_capacity(4),
             offset: clock::Offset::measure(),
             members: BTreeSet::new(),

@@ -53,7 +53,7 @@ pub(crate) fn check(
     nodes: &Nodes,
     stage: &Stage,
 ) -> Result<Vec<Line>, Failure> {
-    let (routes, coverable) = paths::cover(network, nodes, switches);
+    let (routes, coverable) = paths::cover(network, nodes, switches, plan.framing);
     if let Some(lines) = nothing_to_probe(network, &routes, unprobed, nodes) {
         return Ok(lines);
     }
@@ -164,12 +164,12 @@ fn payloads(route: &Route, network: &Network, nodes: &Nodes) -> Vec<usize> {
 
 fn sizes(route: &Route, network: &Network, mtu: usize) -> Vec<usize> {
     let full = mtu.saturating_sub(28).max(SMALL);
-    let takes = |payload: usize| route.greatest_with_copies(network, probe::wire(payload));
+    let takes = |payload: usize| route.greatest_with_copies(network, route.wire(payload));
     let mut sizes = vec![SMALL, SMALL, full];
-    if takes(full) > LONGEST || route.occupancy(network, probe::wire(full)) > LONGEST_PAUSE {
+    if takes(full) > LONGEST || route.occupancy(network, route.wire(full)) > LONGEST_PAUSE {
         sizes.pop();
     }
-    if takes(SMALL) > LONGEST || route.occupancy(network, probe::wire(SMALL)) > LONGEST_PAUSE {
+    if takes(SMALL) > LONGEST || route.occupancy(network, route.wire(SMALL)) > LONGEST_PAUSE {
         sizes.clear();
     }
     sizes
@@ -201,8 +201,8 @@ fn visit<'a>(
         };
         let begun = clock::monotonic();
         prober.visit(route, network, &payloads);
-        let greatest = route.greatest_with_copies(network, probe::wire(*largest));
-        if route.is_slow(network, probe::wire(*largest)) {
+        let greatest = route.greatest_with_copies(network, route.wire(*largest));
+        if route.is_slow(network, route.wire(*largest)) {
             patience += clock::monotonic() - begun;
         }
         visited.push(Visit { route, greatest });

@@ -1,6 +1,7 @@
 //! Which pairs of hosts to probe so that every port is crossed, and what their paths' figures say.
 
 use crate::nodes::Nodes;
+use crate::plan::FramingPlan;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use timebound_model::{MediumId, Network, NodeId, NodeKind, Port, PortId, Rate, WireBytes};
@@ -24,17 +25,28 @@ pub(super) struct Route {
     pub(super) ports: Vec<PortId>,
     /// Real switches on its way.
     pub(super) switches: Vec<NodeId>,
+    /// By which the sizes of its probes are reckoned.
+    pub(super) framing: FramingPlan,
 }
 
 /// Pairs that together cross every port between hosts, and the ports that can be crossed at all.
 ///
 /// First each host and the next one: with one switch that is all, and no pair is tried in vain. What these leave out is found by
 /// walking from every host towards each other one, each walk up to where an earlier one with the same destination has been.
-pub(super) fn cover(network: &Network, nodes: &Nodes, switches: &[NodeId]) -> (Vec<Route>, BTreeSet<PortId>) {
+pub(super) fn cover(
+    network: &Network,
+    nodes: &Nodes,
+    switches: &[NodeId],
+    framing: FramingPlan,
+) -> (Vec<Route>, BTreeSet<PortId>) {
     // Devices and virtual machines cannot be asked to send or receive probes.
     let ours = (nodes.list.iter().enumerate()).filter(|(_, node)| !node.external);
     let hosts: Vec<(usize, NodeId)> = ours.map(|(position, node)| (position, node.id)).collect();
-    Cover::new(network, &nodes.remote, switches, hosts).pairs()
+    let (mut routes, coverable) = Cover::new(network, &nodes.remote, switches, hosts).pairs();
+    for route in &mut routes {
+        route.framing = framing;
+    }
+    (routes, coverable)
 }
 
 /// A cover in the making.
@@ -142,6 +154,7 @@ impl<'a> Cover<'a> {
             receiver,
             switches,
             ports,
+            framing: FramingPlan::default(),
         });
         fresh
     }
@@ -170,7 +183,15 @@ fn transmission(kind: NodeKind, port: &Port, wire: u32) -> (u64, u64) {
     }
 }
 
+/// Their headers around a probe's payload.
+const UDP_AND_IP: u32 = 28;
+
 impl Route {
+    /// Bytes on the wire of a UDP probe with this payload.
+    pub(super) fn wire(&self, payload: usize) -> u32 {
+        self.framing.packet(payload as u32 + UDP_AND_IP).0
+    }
+
     pub(super) fn name(&self, network: &Network) -> String {
         format!(
             "{}->{}",
@@ -203,7 +224,7 @@ impl Route {
 
     /// Latency of a lone frame of this MTU at most.
     pub(super) fn greatest_latency(&self, network: &Network, mtu: u32) -> u64 {
-        self.latency(network, WireBytes::from_captured(mtu + 14).0).1
+        self.latency(network, self.framing.packet(mtu).0).1
     }
 
     /// How long after a frame of this size the next one on this way must come so as never to wait for it: all of its latency but
@@ -268,7 +289,7 @@ impl Route {
     /// The longest that a UDP probe of this payload takes at any port: probes further apart never wait.
     pub(super) fn slowest_transmission(&self, network: &Network, payload: usize) -> u64 {
         self.slowest(network)
-            .transmission_time(WireBytes::from_captured(payload as u32 + 42))
+            .transmission_time(WireBytes(self.wire(payload)))
             .0
     }
 

@@ -49,11 +49,6 @@ fn sleep(nanos: u64) {
     }
 }
 
-/// Bytes on the wire of a UDP probe with this payload.
-pub(super) fn wire(payload: usize) -> u32 {
-    timebound_model::WireBytes::from_captured(payload as u32 + 42).0
-}
-
 impl<'a> Prober<'a> {
     /// Sockets in every node that takes part, each of which knows whom it sends to.
     pub(super) fn open(nodes: &'a Nodes, routes: &[Route]) -> io::Result<Self> {
@@ -88,7 +83,7 @@ impl<'a> Prober<'a> {
     pub(super) fn visit(&mut self, route: &Route, network: &Network, payloads: &[usize]) {
         self.await_way(route, network);
         for payload in payloads {
-            let wire = wire(*payload);
+            let wire = route.wire(*payload);
             let greatest = route.latency(network, wire).1;
             let with_copies = route.greatest_with_copies(network, wire);
             let Some(probe) = self.send(route, *payload) else {

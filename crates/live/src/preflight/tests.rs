@@ -3,7 +3,7 @@
 
 use super::judge::Seen;
 use super::paths::{Cover, Route};
-use super::probe::{Arrival, Single, wire};
+use super::probe::{Arrival, Single};
 use super::{Blame, Line, SMALL, judge, replay, sizes, verdict};
 use crate::conditions::{for_preflight, unprobed};
 use crate::records::{DAMAGED, DROPPED, DeliveryRecord, FrameRecord, IngressRecord, reason_code};
@@ -229,11 +229,11 @@ impl Attempt {
         let mut ingress = Vec::new();
         let mut send = |route: &Route, payload: usize, at: u64| {
             let sequence = records.sent.len() as u32;
-            records.sent.push((route.flow, sequence, wire(payload), at));
+            records.sent.push((route.flow, sequence, route.wire(payload), at));
             ingress.push(IngressRecord {
                 time: at,
                 host: route.from.0,
-                wire: wire(payload),
+                wire: route.wire(payload),
                 kind: 1,
                 argument: route.to.0,
                 stream: NO_STREAM,
@@ -248,10 +248,10 @@ impl Attempt {
         for route in &self.routes {
             for payload in sizes(route, &network, 1_500) {
                 self.single.push(send(route, payload, now));
-                now += if route.is_slow(&network, wire(payload)) {
-                    route.occupancy(&network, wire(payload))
+                now += if route.is_slow(&network, route.wire(payload)) {
+                    route.occupancy(&network, route.wire(payload))
                 } else {
-                    route.greatest_with_copies(&network, wire(payload))
+                    route.greatest_with_copies(&network, route.wire(payload))
                 };
                 now += 5_000_000;
             }

@@ -26,10 +26,13 @@ from timebound.scenario.broker_profile import ProfileError, read_profile, servic
 from timebound.scenario.complaints import Subject
 from timebound.scenario.context import Context
 from timebound.scenario.fields import Quantity, Rate, Shape, Share, Short, Size, Time, TimeRange, Word, fail
+from timebound.scenario.framing import Framing
 from timebound.scenario.model import Scenario
 from timebound.scenario.model_broker import BrokerService
 from timebound.scenario.problems import Problem, ScenarioError
+from timebound.scenario.resolve_framing import resolve_framing
 from timebound.scenario.shape_broker import BrokerTimes
+from timebound.scenario.shape_network import FramingField
 from timebound.scenario.tree import Path as TreePath
 from timebound.scenario.units import format_share
 
@@ -138,6 +141,12 @@ class Planning(Shape):
         default=256 * 1024, description="room of each class's queue", examples=["256 KiB"]
     )
     mtu: int = Field(default=1500, ge=576, le=1500, description="of hosts", examples=[1500])
+    framing: FramingField | None = Field(
+        default=None,
+        description="what frames bear on the wire beside Ethernet's own header and check sequence, as `network.framing` of a scenario; "
+        "default: nothing (ethernet)",
+        examples=["vlan"],
+    )
     reservable: Annotated[Share, BeforeValidator(_percent)] = Field(
         default=1.0, description="most of a link that is given away", examples=["75 %"]
     )
@@ -397,6 +406,7 @@ def _site(shape: ControllerShape, context: Context) -> Site:
         host_queue=planning.host_queue,
         buffer_bytes=planning.buffer,
         mtu=planning.mtu,
+        framing=_framing_of(planning, context),
         reservable=planning.reservable,
         meter_slack_bytes=planning.meter_slack,
         class_limits_ns=tuple(planning.class_deadlines),
@@ -404,6 +414,15 @@ def _site(shape: ControllerShape, context: Context) -> Site:
         candidates=planning.ways,
         trials=planning.trials,
     )
+
+
+def _framing_of(planning: Planning, context: Context) -> Framing:
+    path: TreePath = ("planning", "framing")
+    framing = resolve_framing(planning.framing, context, path)
+    if planning.mtu > framing.mtu:
+        message = f"frames of this framing ({framing}) carry IP packets of {framing.mtu} bytes, and hosts have an mtu of {planning.mtu}"
+        context.error(path, message, f"planning: {{mtu: {framing.mtu}}}")
+    return framing
 
 
 def _server(broker: BrokerOf, path: TreePath, context: Context) -> Server | None:

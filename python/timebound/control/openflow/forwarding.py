@@ -26,11 +26,12 @@ from timebound.control.openflow.rules import (
 )
 from timebound.control.topology import Link, PortId, Topology
 from timebound.control.trees import GROUPS
+from timebound.scenario.framing import ETHERNET
 
 PUNT_METER = 1
 """The meter that keeps hosts from flooding the controller."""
 BEST_EFFORT = 0
-_FRAME_BITS = 1538 * 8
+_FRAME_BITS = ETHERNET.full * 8
 
 LLDP_COOKIE, PROBE_COOKIE, RESERVED_COOKIE, ARP_COOKIE, MISS_COOKIE, PORT_COOKIE, IGMP_COOKIE, STRAY_COOKIE = (
     cookie(Kind.FIXED, n) for n in range(1, 9)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from timebound.control.planner.site import LEAST_URGENT, MOST_URGENT, Site
 from timebound.control.srt.rows import RequestRow, Side
 from timebound.scenario.units import LONGEST_NS, format_time
-from timebound.stacks.wire import MEASUREMENT_HEADER_BYTES, mqtt_publish, tcp_frames
+from timebound.stacks.wire import MEASUREMENT_HEADER_BYTES, Wire, mqtt_publish
 
 LARGEST_BYTES = 16_000_000
 """As of a scenario's messages."""
@@ -72,7 +72,7 @@ def demand_of(row: RequestRow, site: Site, rate_bps: int | None) -> Demand | Unc
         return Unclear(f"the topic has more than {LONGEST_TOPIC} characters")
     size = asked.size_bytes
     if size is None and asked.transmission_ns is not None and rate_bps is not None:
-        size = _size_of(asked.transmission_ns, rate_bps, row.topic)
+        size = _size_of(asked.transmission_ns, rate_bps, row.topic, Wire(site.framing))
     if size is None:
         return Unclear("it says neither the size of a message nor its time of transmission: add rt-size")
     if size > LARGEST_BYTES:
@@ -104,13 +104,13 @@ def demand_of(row: RequestRow, site: Site, rate_bps: int | None) -> Demand | Unc
     )
 
 
-def _size_of(transmission_ns: int, rate_bps: int, topic: str) -> int:
+def _size_of(transmission_ns: int, rate_bps: int, topic: str, wire: Wire) -> int:
     """The largest payload that is sent within a time of transmission (C, with all overheads) at a rate; 0 where none is."""
     wire_bytes = -(-transmission_ns * rate_bps // 8_000_000_000)
     low, high = 0, max(0, min(wire_bytes, LARGEST_BYTES + 1))
     while low < high:
         middle = (low + high + 1) // 2
-        if sum(tcp_frames(mqtt_publish(topic, middle, 1, True)[0])) <= wire_bytes:
+        if sum(wire.tcp(mqtt_publish(topic, middle, 1, True)[0])) <= wire_bytes:
             low = middle
         else:
             high = middle - 1

@@ -164,6 +164,7 @@ def lay_out(world: World, state: State) -> Layout:
         background=(),
         events=(),
         run=run,
+        framing=world.site.framing,
     )
     return Layout(scenario, pairs, groups, between)
 

@@ -9,6 +9,7 @@ from timebound.control.planner.routes import Way
 from timebound.control.planner.site import Site
 from timebound.control.planner.world import World
 from timebound.engine.predict import Prediction
+from timebound.scenario.framing import ETHERNET
 from timebound.stacks import Stream
 
 
@@ -29,7 +30,9 @@ class Load:
         outcomes = [prediction.outcomes[stream.name, destination] for destination in stream.destinations]
         spans = [(found.nominal_ns, found.best_ns) for found in outcomes]
         jitter = max(stream.jitter_ns if nominal is None else nominal - (best or 0) for nominal, best in spans)
-        size = sum(stream.frames_bytes)
+        # Meters see frames as they leave the host, and so does a sender that paces itself.
+        framing = prediction.plan.scenario.framing
+        size = sum(framing.plain(frame) for frame in stream.frames_bytes)
         self.rate_bps += -(-size * 8_000_000_000 // stream.period_ns)
         # Within no time at all: what the jitter lets come together, at the end of the way and so at every switch before it.
         self.burst_bytes += size * (1 + -(-max(0, jitter) // stream.period_ns))
@@ -47,7 +50,7 @@ class Load:
 
     def sent(self, site: Site) -> int:
         """What may be sent at once, bytes. One full frame more: what is sent again is no reason to lose the next one."""
-        return self.burst_bytes + site.mtu + 38
+        return self.burst_bytes + ETHERNET.wire(site.mtu)
 
 
 def links_of(world: World, way: Way) -> tuple[str, ...]:

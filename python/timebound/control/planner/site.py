@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from timebound.control.srt.rows import ConnectionRow
+from timebound.scenario.framing import ETHERNET, Framing
 from timebound.scenario.model_broker import BrokerService
 
 MOST_URGENT, LEAST_URGENT = 6, 1
@@ -54,7 +55,9 @@ class Site:
     """How the network cards of hosts serve: unmodified clients do not sort."""
     buffer_bytes: int = 256 * 1024
     """Room of each class's queue at switches and hosts, wire bytes."""
-    mtu: int = 1500
+    mtu: int = ETHERNET.mtu
+    framing: Framing = ETHERNET
+    """How long frames are."""
     reservable: float = 1.0
     """Greatest share of a port that may be reserved, 0 to 1."""
     meter_slack_bytes: int = 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from timebound.engine.packets.sources import Source
 from timebound.engine.packets.tshark import FIELDS, CaptureError
+from timebound.scenario.framing import Framing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,10 +87,6 @@ MEASURES = (
 """What is added up per frame; docs/results.md explains each."""
 
 ETHERNET_ENCAPSULATION = 1
-WIRE_OVERHEAD = 24
-"""Preamble and start delimiter 8, FCS 4, inter-frame gap 12 (IEEE 802.3, clause 4); none of them is in a capture."""
-LEAST_ETHERNET = 60
-"""A shorter frame is padded to this before its FCS; captures on the sending side lack the padding."""
 MOST_PENDING = 200_000
 """Segments that wait for the end of their MQTT packet; beyond, the oldest count as unfinished."""
 
@@ -162,7 +159,7 @@ class Reader:
             // 2,
             segments=pl.col("tcp.segment").str.split(",").cast(pl.List(pl.Int64), strict=False),
         )
-        return _measured(frame)
+        return _measured(frame, self.source.framing)
 
 
 def _first(name: str) -> pl.Expr:
@@ -225,7 +222,7 @@ def _category() -> pl.Expr:
     )
 
 
-def _measured(frame: pl.DataFrame) -> pl.DataFrame:
+def _measured(frame: pl.DataFrame, framing: Framing) -> pl.DataFrame:
     """Adds the measures and keeps what is counted."""
     import polars as pl
 
@@ -245,7 +242,8 @@ def _measured(frame: pl.DataFrame) -> pl.DataFrame:
     ip_bytes = pl.coalesce("ip_bytes", pl.when("ethernet").then((size - 14).clip(0)).otherwise(size))
     # Of a fragmented datagram only the last fragment shows the length; the others carry payload all the same.
     fragment = (category == "udp") & pl.col("l4").is_null()
-    padded = pl.when("ethernet").then(size.clip(LEAST_ETHERNET) + WIRE_OVERHEAD).otherwise(size)
+    # Captures on the sending side lack the padding of short frames.
+    padded = pl.when("ethernet").then((size + framing.unseen_bytes).clip(framing.least)).otherwise(size)
     counted = frame.with_columns(
         frames=pl.lit(1, pl.Int64),
         ip_bytes=ip_bytes,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from timebound.engine.folder import FolderError
+from timebound.scenario.framing import ETHERNET, Framing
 
 MQTT_PORT = 1883
 """IANA's port of MQTT; tshark takes it for MQTT without being told."""
@@ -37,6 +38,8 @@ class Source:
     """Address -> node."""
     origin_unix_ns: int | None = None
     """Where time zero is; the first frame where None."""
+    framing: Framing = ETHERNET
+    """How long frames are on the wire, of which captures do not show all."""
 
     @property
     def both_directions(self) -> bool | None:
@@ -111,7 +114,9 @@ def _common(plan: dict[str, Any], live: dict[str, Any], folder: Path, mqtt_ports
     endpoints = plan.get("endpoints") or {}
     clients = endpoints.get("clients", [])
     epoch = live.get("epoch_unix_ns")
+    framing = plan.get("framing") or ETHERNET.plan()
     return {
+        "framing": Framing((), int(framing["overhead_bytes"]), int(framing["least_frame_bytes"])),
         "mqtt_ports": tuple(sorted({MQTT_PORT, *mqtt_ports, *(int(client["port"]) for client in clients)})),
         "version": max((int(client["protocol"]) for client in clients), default=None),
         "names": {host["address"]: host["node"] for host in plan.get("hosts", [])},

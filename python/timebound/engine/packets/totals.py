@@ -16,7 +16,7 @@ MOST_POINTS = 240
 LAYERS = {
     "frame": "bytes of the frame as captured: Ethernet header, no FCS; what Wireshark's packet-lengths statistic counts",
     "ip": "bytes of the IP packet (of the Ethernet payload where it is not IP)",
-    "wire": "bytes that occupy the line: the frame padded to 60, FCS 4, preamble 8, inter-frame gap 12",
+    "wire": "bytes that occupy the line: the frame padded to 60, FCS 4, preamble 8, inter-frame gap 12; of a run, with the framing of its network",
     "transport payload": "bytes behind the TCP or UDP header",
     "application payload": "the payload of PUBLISH packets, each counted once, where it is complete; of UDP and of TCP "
     "that is not MQTT, the transport payload",

@@ -12,7 +12,8 @@ from typing import Any
 
 from timebound.scenario import load as load_scenario
 from timebound.scenario.builtin import find
-from timebound.scenario.model import BEST_EFFORT_FRAME_BYTES, Scenario
+from timebound.scenario.framing import ETHERNET
+from timebound.scenario.model import Scenario
 
 LOADS = {"low": 20, "medium": 40, "high": 60}
 """Name -> publishers per publishing host."""
@@ -22,7 +23,7 @@ READINGS = {
     "all": "two topics of each network, all six wanted in all three, as the paper's text says",
 }
 
-FRAME_BYTES = 1538
+FRAME_BYTES = ETHERNET.full
 """On the wire: 1500 bytes of payload, 123.04 us at 100 Mbit/s."""
 
 BROKERS = {"h5": "L_AA", "h10": "L_AB", "h15": "L_AC"}
@@ -76,7 +77,7 @@ def case(load: str, reading: str, seed: int = 1) -> Case:
     declaration = {
         **scenario.declaration(),
         "streams": [_stream(publisher) for publisher in publishers],
-        "best_effort_frame_bytes": BEST_EFFORT_FRAME_BYTES,
+        "best_effort_frame_bytes": ETHERNET.full,
     }
     return Case(load, reading, scenario, publishers, declaration)
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from timebound import _core
 from timebound.reproduce.velox.model import Parameters
-from timebound.scenario.model import BEST_EFFORT_FRAME_BYTES
-from timebound.stacks.wire import wire_bytes
+from timebound.scenario.framing import ETHERNET
 
 NANOS = 1_000_000_000
 READINGS = (
@@ -37,7 +36,7 @@ def bounds(parameters: Parameters) -> list[dict[str, Any]]:
 def _bound(parameters: Parameters, name: str, words: str) -> dict[str, Any]:
     frame = -(-parameters.packet_bits // 8)
     if name == "ethernet":
-        frame = wire_bytes(frame)
+        frame = ETHERNET.wire(frame)
     network = _core.Network(json.dumps(declaration(parameters, frame)))
     outcome = json.loads(network.bounds("{}"))["streams"][0]["leaves"][0]["outcome"]
     found = {
@@ -89,5 +88,5 @@ def declaration(parameters: Parameters, frame_bytes: int) -> dict[str, Any]:
                 "arrival": arrival, "release": {"kind": "periodic"},
             }
         ],
-        "best_effort_frame_bytes": BEST_EFFORT_FRAME_BYTES,
+        "best_effort_frame_bytes": ETHERNET.full,
     }  # fmt: skip
