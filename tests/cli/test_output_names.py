@@ -187,6 +187,28 @@ def test_an_empty_name_was_the_current_folder(
     assert not list(home.iterdir())
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_of_a_run_folder_was_the_current_folder(
+    name: str,
+    run: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Here it is a run's, so that its report was written anew although nobody had named it."""
+    monkeypatch.chdir(run)
+    page = Path("report.html").read_bytes()
+    Path("report.html").write_bytes(page + b"<!-- as it was -->")
+    for verb in (
+        ["report", name], ["compare", name, str(run)], ["compare", str(run), str(run), name], ["packets", name],
+        ["packets", "a.pcap", name], ["sweep", "--gather", name, "-o", "all"], ["sweep", "x.yaml", "--vary-file", name],
+        ["manager", name], ["emulate", "hello", "--token", name],
+    ):  # fmt: skip
+        assert execute(verb) == 2, verb
+        told = capsys.readouterr().err
+        assert "the name of a folder or file is empty" in told and "the current folder is ." in told, verb
+    assert Path("report.html").read_bytes().endswith(b"<!-- as it was -->")
+
+
 @pytest.mark.parametrize("name", ["nodir/a.svg", "nodir/"])
 def test_folders_were_made_for_a_single_file_against_the_hint(
     plant: str,  # noqa: F811

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
+from timebound.files import given
 from timebound.scenario.problems import OPTION, Problem, ScenarioError, plain
 
 if TYPE_CHECKING:
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 
 EXIT_INPUT, EXIT_INTERRUPTED = 2, 130
 
+
+def _given(_: object, tokens: Sequence[Token]) -> Path:
+    """Before `Path` makes the current folder of nothing."""
+    return given(tokens[0].value)
+
+
+Given = Annotated[Path, Parameter(converter=_given)]
+"""A folder or file that is read."""
 ScenarioName = Annotated[
     str, Parameter(help="A scenario file, or the name of a built-in scenario (`timebound scenarios`).")
 ]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Force, print_json, stderr
+from timebound.cli.common import AsJson, Force, Given, print_json, stderr
 from timebound.engine.folder import read_summary
 from timebound.files import FolderError, named_file
 
@@ -20,10 +20,10 @@ def register(app: App) -> None:
 
 
 def compare(
-    first: Annotated[Path, Parameter(help="A run folder.")],
-    second: Annotated[Path, Parameter(help="Another run folder.")],
+    first: Annotated[Given, Parameter(help="A run folder.")],
+    second: Annotated[Given, Parameter(help="Another run folder.")],
     /,
-    *more: Path,
+    *more: Given,
     output: Annotated[
         str | None,
         Parameter(name=["--output", "-o"], help="The HTML file to write; a new one below `runs/` by default."),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import EXIT_INPUT, AsJson, ForceFolder, Output, Quiet, ScenarioName, Settings, stderr
+from timebound.cli.common import EXIT_INPUT, AsJson, ForceFolder, Given, Output, Quiet, ScenarioName, Settings, stderr
 from timebound.cli.run import Rootless, TakeInterface, execute
 
 MachineName = Annotated[
     str | None, Parameter(name="--machine", help="Emulate this machine's part of `network.machines`.")
 ]
 Token = Annotated[
-    Path | None, Parameter(name="--token", help="File with the secret that both machines share (mode 600).")
+    Given | None, Parameter(name="--token", help="File with the secret that both machines share (mode 600).")
 ]
 Wait = Annotated[float, Parameter(name="--wait", help="Seconds to wait for the other machine.")]
 

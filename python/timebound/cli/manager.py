@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from timebound.cli import was_interrupted
-from timebound.cli.common import EXIT_INPUT, print_json, stderr
+from timebound.cli.common import EXIT_INPUT, Given, print_json, stderr
 
 if TYPE_CHECKING:
     from timebound.control.manager.configuration import Configuration
@@ -25,7 +24,7 @@ def register(app: App) -> None:
 
 def manager(
     configuration: Annotated[
-        Path | None, Parameter(help="The configuration file (docs/manager.md; --schema for editors).")
+        Given | None, Parameter(help="The configuration file (docs/manager.md; --schema for editors).")
     ] = None,
     /,
     *,

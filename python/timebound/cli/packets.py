@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Force, Quiet, print_json, stderr
+from timebound.cli.common import AsJson, Force, Given, Quiet, print_json, stderr
 from timebound.files import FolderError, Place, adopt, holding, may_write, named_file, results_of, write_with
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def register(app: App) -> None:
 
 
 def packets(
-    first: Annotated[Path, Parameter(help="A run folder with captures, or a capture file (.pcap, .pcapng).")],
+    first: Annotated[Given, Parameter(help="A run folder with captures, or a capture file (.pcap, .pcapng).")],
     /,
-    *more: Annotated[Path, Parameter(help="More capture files.")],
+    *more: Annotated[Given, Parameter(help="More capture files.")],
     interval: Annotated[str, Parameter(help="Resolution over time.")] = "1 s",
     mqtt_port: Annotated[
         tuple[int, ...],

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, print_json, stderr
+from timebound.cli.common import AsJson, Given, print_json, stderr
 from timebound.engine.folder import FolderError, read_summary
 
 
@@ -17,7 +16,7 @@ def register(app: App) -> None:
 
 
 def report(
-    folder: Annotated[Path, Parameter(help="A run folder.")],
+    folder: Annotated[Given, Parameter(help="A run folder.")],
     /,
     *,
     png: Annotated[bool, Parameter(help="Write the figures as PNG too.")] = True,

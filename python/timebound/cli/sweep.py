@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Quiet, Settings, print_json, stderr
-from timebound.files import FolderError, named_folder
+from timebound.cli.common import AsJson, Given, Quiet, Settings, print_json, stderr
+from timebound.files import FolderError, given, named_folder
 
 if TYPE_CHECKING:
     from timebound.engine.sweep import Outcome, Sweep
@@ -37,7 +37,7 @@ def sweep(
         Parameter(negative=(), help="PATH=VALUES that vary together: the first with the first, and so on."),
     ] = (),
     vary_file: Annotated[
-        Path | None,
+        Given | None,
         Parameter(help="The same from a file: YAML (`vary: {...}`, `zip: {...}`) or CSV (one line per point)."),
     ] = None,
     verb: Annotated[
@@ -89,20 +89,20 @@ def sweep(
                 "--gather takes folders and nothing to vary", "timebound sweep --gather FOLDER ... -o OUT"
             )
         with TerminalProgress(quiet or json) as progress:
-            outcome = join_shards([Path(name) for name in names], target, progress)
+            outcome = join_shards([given(name) for name in names], target, progress)
         return _close(outcome, json=json)
     if len(names) != 1:
         raise FolderError("a sweep takes one scenario", "timebound sweep SCENARIO --vary PATH=VALUES -o FOLDER")
     if jobs is not None and jobs < 1:
         raise FolderError(f"--jobs {jobs} is too few", "use 1 or more")
     part = _shard(shard)
-    given = _pairs(executor_option)
+    pairs = _pairs(executor_option)
     with TerminalProgress(quiet or json) as progress:
         plan = _plan(names[0], verb, vary, zip, vary_file, set, progress)
         for warning in plan.warnings:
             progress.note(warning)
         folder = target or Path("runs") / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', plan.name)}-sweep"
-        options = Options(folder, executor, given, jobs, resume, force, part, rootless)
+        options = Options(folder, executor, pairs, jobs, resume, force, part, rootless)
         if not dry_run:
             outcome = run_sweep(plan, options, progress)
     return _list(plan, options, json=json) if dry_run else _close(outcome, json=json)

@@ -9,7 +9,7 @@ from .inputs import refuse_input, refuse_inputs_beneath
 from .lock import holding, release, take
 from .mark import LOCK, MARK, Claim, Mark, adopt, close_list, foreign, is_empty, read_mark, results_of, take_over
 from .marked import take_marked
-from .named import named, named_file, named_folder, suffix
+from .named import given, named, named_file, named_folder, suffix
 from .single import may_write, write_file, write_with
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "adopt",
     "close_list",
     "foreign",
+    "given",
     "holding",
     "is_empty",
     "may_write",

@@ -1,4 +1,4 @@
-"""What a user names with `--output`: one rule for every verb, before anything is read, computed or made."""
+"""What a user names, to be written with `--output` or to be read: one rule for every verb, before anything is read, computed or made."""
 
 from __future__ import annotations
 
@@ -31,6 +31,20 @@ def named(name: str | os.PathLike[str]) -> Path:
         raise FolderError("the name of --output is empty", _EMPTY)
     if "\0" in text:
         raise FolderError(f"{text!r} is no name of a file or folder", _EMPTY)
+    return Path(text)
+
+
+def given(name: str | os.PathLike[str]) -> Path:
+    """A folder or file that is to be read.
+
+    Raises:
+        FolderError: it is empty (and so would be the current folder, which nobody named), or no name at all.
+    """
+    text = os.fspath(name)
+    if not text.strip():
+        raise FolderError("the name of a folder or file is empty", "name one; the current folder is .")
+    if "\0" in text:
+        raise FolderError(f"{text!r} is no name of a folder or file", "name one; the current folder is .")
     return Path(text)
 
 
