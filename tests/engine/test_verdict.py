@@ -11,13 +11,14 @@ import pytest
 
 from timebound.cli.app import execute
 from timebound.cli.table import _caption
+from timebound.engine.entry import Entry
 from timebound.engine.explain import by_method
 from timebound.engine.observed import Arrivals
 from timebound.engine.predict import predict
 from timebound.engine.progress import SILENT
 from timebound.engine.runs import plan_of
 from timebound.engine.simulate import simulate
-from timebound.engine.summary import Results, _Entry, overall
+from timebound.engine.summary import Results, overall
 from timebound.report.run import read_run
 from timebound.report.words import sentence
 from timebound.scenario import load
@@ -103,7 +104,7 @@ def emulated(tmp_path: Path, early_ns: int, latency_ns: int) -> dict[str, Any]:
     arrivals = {name: Arrivals(frames=20, jitter_ns=early_ns, largest_wire=146, larger=0, retransmissions=0)}
     measured: Any = SimpleNamespace(arrivals=arrivals, worst_ns={(name, "h3"): latency_ns}, live={}, segments={})
     results = Results(prediction, simulate(prediction, SILENT), measured)
-    entry = _Entry(
+    entry = Entry(
         results, prediction.plan.scenario.flows[0], "h3", {}, {}, {}, by_method(prediction), [], results.is_kept(), {}
     )
     return entry._segment(prediction.plan.segments["alarm", "h3"][0], None)
@@ -140,7 +141,7 @@ def test_messages_that_could_not_be_told_apart_are_not_called_met(tmp_path: Path
     flow = prediction.plan.scenario.flows[0]
     for guesses in ({}, {("alarm", "h3"): "which ones is a guess"}):
         measured: Any = SimpleNamespace(guesses=guesses)
-        entry = _Entry(Results(prediction, None, measured), flow, "h3", {}, {}, {}, by_method(prediction), [], True, {})
+        entry = Entry(Results(prediction, None, measured), flow, "h3", {}, {}, {}, by_method(prediction), [], True, {})
         figures = {
             "deadline_us": 20_000.0 if deadline else None,
             "lost": 0,

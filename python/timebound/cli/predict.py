@@ -140,7 +140,7 @@ def figures(
     """Computes the parts without emulation; a folder is written only when asked for."""
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
-    from timebound.engine.summary import effort_notes, interrupted_notes, joined_notes
+    from timebound.engine.notes import effort_notes, interrupted_notes, joined_notes
 
     _check_force(output, force=force)
     scenario = open_scenario(name, settings)

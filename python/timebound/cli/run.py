@@ -89,8 +89,8 @@ def execute(
     from timebound.cli.live_progress import TerminalProgress
     from timebound.engine import runs
     from timebound.engine.certificate import one_line
+    from timebound.engine.notes import interrupted_notes
     from timebound.engine.programs import failed_words
-    from timebound.engine.summary import interrupted_notes
 
     scenario = open_scenario(name, settings)
     if "emulate" in parts:
