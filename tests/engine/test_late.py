@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timebound.engine.disturbed import by_machine, exceeded_words, named, reasons
+from timebound.engine.disturbed import by_machine, exceeded_words, named, notes, reasons
 from timebound.engine.late import FOREVER, LATE_BY, MACHINE, Late, Repeats, Waits, _waits, late_by, late_words
 from timebound.engine.records import COPY, DROPPED, HAS_SEQUENCE, NO_PAYLOAD, RETRANSMISSION
 
@@ -187,3 +187,21 @@ def test_who_sent_more_than_declared_is_named_and_a_stopped_sender_of_ours_is_th
     found = named({"h1->s": streams, "s->h2": streams[:1]}, ["s->h2", "h1->s"])
     assert exceeded_words(found[:1]) == "b of h1 came with 2 s of jitter where 400 us are declared"
     assert named({}, ["x"]) == []
+
+
+def test_who_sent_more_is_noted_where_nothing_was_late_by_it() -> None:
+    frame = {"declared": 112, "observed": 698}
+    entry = {
+        "stream": "t",
+        "source": "h1",
+        "declared_jitter_us": 0.0,
+        "observed_jitter_us": 2000.0,
+        "frame_bytes": frame,
+    }
+    (said,) = notes([{"late_by": None, "exceeded_by": [entry]}, {"late_by": {"cpu": 1}, "exceeded_by": [entry]}])
+    assert (
+        "t of h1 came with 2 ms of jitter where 0 us are declared and in frames of 698 B where 112 B are declared."
+        in said
+    )
+    # Late messages name theirs themselves.
+    assert notes([{"late_by": {"arrivals": 1}, "exceeded_by": [entry]}]) == []
