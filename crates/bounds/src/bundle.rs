@@ -1,6 +1,7 @@
 //! Demands that reach a port over the same link, and what that link can have delivered of them at most.
 
 use crate::demand::Demand;
+use crate::train::Train;
 use timebound_model::{Speed, WireBytes};
 
 /// One of [`Line::slope`]: work on the output link per time on the input link, as 2^-32.
@@ -55,47 +56,6 @@ impl Line {
     }
 }
 
-/// Frames of one size behind a link that sent them one after the other: in a closed window of length `d` no more than
-/// `1 + floor((d + s) / C)` come, with `C` the transmission time on that link and `s` what the way from there varies by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Train {
-    /// Work that comes in one instant.
-    pub(crate) first: u64,
-    /// When the next frame comes, and those after it.
-    pub(crate) at: u64,
-    pub(crate) period: u64,
-    /// Work of one frame.
-    pub(crate) weight: u64,
-}
-
-impl Train {
-    /// `own`: a frame's time at the output; `input`: its time on the link, rounded down.
-    pub(crate) fn new(own: u64, input: u64, spread: u64) -> Self {
-        let period = input.max(1);
-        Self {
-            first: own.saturating_mul((spread / period).saturating_add(1)),
-            at: period - spread % period,
-            period,
-            weight: own,
-        }
-    }
-    /// What has not come yet after `window` of work that could come at once.
-    pub(crate) fn held(&self, at_once: u64, window: u64) -> u64 {
-        let later = match window.checked_sub(self.at) {
-            Some(over) => (over / self.period + 1).saturating_mul(self.weight),
-            None => 0,
-        };
-        at_once.saturating_sub(self.first.saturating_add(later))
-    }
-    /// The window in which all of it has come.
-    pub(crate) fn when(&self, at_once: u64) -> u64 {
-        match at_once.saturating_sub(self.first).div_ceil(self.weight.max(1)) {
-            0 => 0,
-            frames => self.at.saturating_add((frames - 1).saturating_mul(self.period)),
-        }
-    }
-}
-
 /// The demands of one class that reach a port over one link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bundle<'a> {
@@ -106,8 +66,8 @@ pub(crate) struct Bundle<'a> {
     pub(crate) first_step: u64,
     /// None where they come from the node itself, or shaping is not to be counted.
     pub(crate) line: Option<Line>,
-    /// What comes of `at_once` comes in this train; then there is no line.
-    pub(crate) train: Option<Train>,
+    /// `at_once` comes in this train, and `first_step` is the first release behind it; then there is no line.
+    pub(crate) train: Option<&'a Train>,
 }
 
 impl<'a> Bundle<'a> {
@@ -173,22 +133,6 @@ mod tests {
                 let window = line.when(work);
                 assert!(line.at(window) >= work);
                 assert!(window == 0 || line.at(window - 1) < work, "{line:?} {work}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_train_and_its_definition_agree() {
-        for (own, input, spread) in [(3, 10, 0), (3, 10, 9), (3, 10, 10), (7, 4, 33), (1, 1, 0)] {
-            let train = Train::new(own, input, spread);
-            for frames in 1..20 {
-                let at_once = frames * own;
-                let come = |window: u64| at_once.min((1 + (window + spread) / input) * own);
-                for window in 0..300 {
-                    assert_eq!(at_once - train.held(at_once, window), come(window));
-                }
-                let when = train.when(at_once);
-                assert!(come(when) == at_once && (when == 0 || come(when - 1) < at_once));
             }
         }
     }

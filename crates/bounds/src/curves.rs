@@ -7,17 +7,19 @@
 //! `b - a` as its spread; for frames of one size it is a [`Train`], which has steps in place of a slope. `b` adds up the responses of the
 //! ports between, which are bounds by then, so that any order of evaluation is safe.
 //!
-//! Each group of a level is cut into *parts*, by the link further back that counts for a slot. Two choices are tried: the nearest link that is slower
-//! than all that follow, and the slowest of the way (where it passes several, the one that is next). What no part holds back
+//! Each group of a level is cut into *parts*, by the link further back that counts for a slot. Three choices are tried: the nearest link that is slower
+//! than all that follow, the slowest of the way (where it passes several, the one that is next), and every slot by itself with all such
+//! links, the last one among them where it is slower than the port. What no part holds back
 //! stays together under the line of the link over which it comes. A level takes the least of all that is known.
 
-use crate::bundle::{Bundle, Line, ONE, Sums, Train};
+use crate::bundle::{Bundle, Line, ONE, Sums};
 use crate::demand::Demand;
-use crate::layout::{Layout, NONE};
+use crate::layout::{Flow, Layout, NONE};
 use crate::level::{Level, held_back};
 use crate::propagation::Propagation;
 use crate::settled::{NEVER, PortWork};
 use crate::special::passes;
+use crate::train::Train;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,23 +33,61 @@ const INSTANTS: usize = 32;
 enum Choice {
     Nearest,
     Slowest,
+    /// All of them, for every slot by itself.
+    Each,
 }
 
-/// Slots of one group whose frames come through one slow link further back.
+/// A slow link that slots have come through.
 #[derive(Debug)]
-struct Part {
+struct Slow {
     /// The port of that link.
     link: u32,
+    /// What the way from there varies by; [`NEVER`] until it is known.
+    spread: AtomicU64,
+}
+
+impl Slow {
+    const fn new(link: u32) -> Self {
+        Self {
+            link,
+            spread: AtomicU64::new(NEVER),
+        }
+    }
+}
+
+/// Slots of one group whose frames come through the same slow links.
+#[derive(Debug)]
+struct Part {
+    /// Nearest first, each slower than those before.
+    links: Vec<Slow>,
     slots: Vec<u32>,
     least: u32,
     largest: u32,
-    /// What their way from there varies by; [`NEVER`] until it is known.
-    spread: AtomicU64,
+}
+
+impl Part {
+    fn new(links: impl IntoIterator<Item = u32>) -> Self {
+        Self {
+            links: links.into_iter().map(Slow::new).collect(),
+            slots: Vec::new(),
+            least: u32::MAX,
+            largest: 0,
+        }
+    }
+    fn add(&mut self, slot: u32, flow: &Flow) {
+        self.slots.push(slot);
+        self.least = self.least.min(flow.least.0);
+        self.largest = self.largest.max(flow.largest.0);
+    }
+    fn slowest(&self) -> u32 {
+        self.links.last().map_or(NONE, |slow| slow.link)
+    }
 }
 
 impl PartialEq for Part {
     fn eq(&self, other: &Self) -> bool {
-        self.link == other.link && self.slots == other.slots
+        let links = |part: &Self| part.links.iter().map(|slow| slow.link).collect::<Vec<_>>();
+        self.slots == other.slots && links(self) == links(other)
     }
 }
 
@@ -62,6 +102,7 @@ struct Split {
 /// One choice for all groups.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Curves {
+    choice: Choice,
     /// Position among the splits by group, or [`NONE`].
     of_group: Vec<u32>,
     splits: Vec<Split>,
@@ -80,6 +121,7 @@ impl Curves {
         if all[0] != slowest {
             all.push(slowest);
         }
+        all.push(Self::by(Choice::Each, network, layout));
         all.retain(|curves| !curves.splits.is_empty());
         all
     }
@@ -89,21 +131,17 @@ impl Curves {
         for (group, of_group) in layout.groups.iter().zip(&mut of_group) {
             let (mut parts, mut rest) = (BTreeMap::<u32, Part>::new(), Vec::new());
             for slot in group.start as u32..group.end as u32 {
-                let Some(link) = slow_link(choice, network, layout, slot as usize) else {
+                let links = slow_links(choice, network, layout, slot as usize);
+                let Some(slowest) = links.last() else {
                     rest.push(slot);
                     continue;
                 };
+                let key = if choice == Choice::Each { slot } else { *slowest };
                 let flow = &layout.flows[layout.slots[slot as usize].flow as usize];
-                let part = parts.entry(link).or_insert_with(|| Part {
-                    link,
-                    slots: Vec::new(),
-                    least: u32::MAX,
-                    largest: 0,
-                    spread: AtomicU64::new(NEVER),
-                });
-                part.slots.push(slot);
-                part.least = part.least.min(flow.least.0);
-                part.largest = part.largest.max(flow.largest.0);
+                parts
+                    .entry(key)
+                    .or_insert_with(|| Part::new(links))
+                    .add(slot, flow);
             }
             if !parts.is_empty() {
                 *of_group = splits.len() as u32;
@@ -111,7 +149,11 @@ impl Curves {
                 splits.push(Split { parts, rest });
             }
         }
-        Self { of_group, splits }
+        Self {
+            choice,
+            of_group,
+            splits,
+        }
     }
 
     fn split(&self, group: usize) -> Option<&Split> {
@@ -128,8 +170,10 @@ impl Curves {
         let level = &pass.layout.levels[index];
         for split in level.groups.clone().filter_map(|group| self.split(group)) {
             for part in &split.parts {
-                part.spread
-                    .store(spread(pass, part).unwrap_or(NEVER), Ordering::Relaxed);
+                for slow in &part.links {
+                    let spread = spread(pass, part, slow.link).unwrap_or(NEVER);
+                    slow.spread.store(spread, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -157,8 +201,10 @@ impl Curves {
                 bounds.line.filter(|line| !is_higher || line.slope < ONE),
             );
             let pieces = self.split(group).and_then(|split| {
-                let rest = split.rest.iter().copied();
-                cut(network, layout, work, split, rest, is_higher, &whole)
+                let pieces = cut(network, layout, work, split, is_higher, &whole)?;
+                // Every slot by itself is another view of the class, not a better one at once.
+                let better = || peak(&pieces) < peak(std::slice::from_ref(&whole));
+                (self.choice == Choice::Each || better()).then_some(pieces)
             });
             holds |= pieces.is_some();
             let side = if is_higher {
@@ -178,9 +224,13 @@ fn groups(layout: &Layout, index: usize) -> Range<usize> {
     layout.ports[level.port.index()].groups.start..level.groups.end
 }
 
-/// The port further back that counts for a slot.
-fn slow_link(choice: Choice, network: &Network, layout: &Layout, slot: usize) -> Option<u32> {
-    let (mut at, mut limit, mut found) = (layout.slots[slot].parent, None, None);
+/// The ports further back that count for a slot, nearest first.
+fn slow_links(choice: Choice, network: &Network, layout: &Layout, slot: usize) -> Vec<u32> {
+    let (mut at, mut limit, mut found) = (layout.slots[slot].parent, None, Vec::new());
+    if choice == Choice::Each {
+        let port = layout.levels[layout.slots[slot].level as usize].port;
+        limit = Some(network.ports[port.index()].rate);
+    }
     while at != NONE {
         let data = &layout.slots[at as usize];
         let port = layout.levels[data.level as usize].port;
@@ -188,7 +238,10 @@ fn slow_link(choice: Choice, network: &Network, layout: &Layout, slot: usize) ->
         // Nothing is sent a second time out of a segment.
         if !passes(network, link) {
             if limit.is_some_and(|limit| link.rate < limit) {
-                found = Some(port.0);
+                if choice == Choice::Slowest {
+                    found.clear();
+                }
+                found.push(port.0);
                 if choice == Choice::Nearest {
                     break;
                 }
@@ -201,7 +254,7 @@ fn slow_link(choice: Choice, network: &Network, layout: &Layout, slot: usize) ->
 }
 
 /// The longest way of a part's frames from the slow link less the shortest one.
-fn spread(pass: &Propagation<'_>, part: &Part) -> Option<u64> {
+fn spread(pass: &Propagation<'_>, part: &Part, link: u32) -> Option<u64> {
     let (mut longest, mut shortest) = (0, u64::MAX);
     for slot in &part.slots {
         let slots = &pass.layout.slots;
@@ -210,7 +263,7 @@ fn spread(pass: &Propagation<'_>, part: &Part) -> Option<u64> {
             let before = slots[at].parent as usize;
             late = late.saturating_add(slots[at].traversal);
             let port = pass.layout.levels[slots.get(before)?.level as usize].port;
-            if port.0 == part.link {
+            if port.0 == link {
                 let flow = &pass.layout.flows[slots[before].flow as usize];
                 let sending = flow.quickest(slots[before].own, &pass.network.ports[port.index()]);
                 let sent = slots[before].earliest.saturating_add(sending);
@@ -228,28 +281,27 @@ fn spread(pass: &Propagation<'_>, part: &Part) -> Option<u64> {
     longest.checked_sub(shortest)
 }
 
-/// The pieces that a group is cut into, if that says more than its `whole`.
+/// The pieces that a group is cut into, if links hold any back.
 fn cut(
     network: &Network,
     layout: &Layout,
     work: &PortWork,
     split: &Split,
-    rest: impl Iterator<Item = u32>,
     is_higher: bool,
     whole: &Piece,
 ) -> Option<Vec<Piece>> {
     let demand = |slot: &u32| *work.demand(*slot as usize);
-    let mut pieces = Vec::with_capacity(split.parts.len() + 1);
-    let mut others: Vec<Demand> = rest.map(|slot| demand(&slot)).collect();
+    let mut pieces = Vec::new();
+    let mut others: Vec<Demand> = split.rest.iter().map(demand).collect();
     for part in &split.parts {
         let demands: Vec<Demand> = part.slots.iter().map(demand).collect();
-        let mut piece = Piece::of(&demands, part.link, None);
+        let mut piece = Piece::of(&demands, part.slowest(), None);
         part.hold(network, layout, &mut piece);
         // Where more urgent frames come no slower than they are sent, none is too late to matter.
         let is_slow = piece.line.is_none_or(|line| line.slope < ONE)
-            && piece.train.is_none_or(|train| train.weight < train.period);
+            && piece.train.as_ref().is_none_or(|train| !train.is_fast());
         let matters = !is_higher || is_slow;
-        if matters && piece.held(0) > 0 {
+        if matters && piece.holds() {
             pieces.push(piece);
         } else {
             others.extend(demands);
@@ -261,29 +313,28 @@ fn cut(
     if !others.is_empty() {
         pieces.push(Piece::of(&others, whole.link, whole.line));
     }
-    (peak(&pieces) < peak(std::slice::from_ref(whole))).then_some(pieces)
+    Some(pieces)
 }
 
 impl Part {
     fn hold(&self, network: &Network, layout: &Layout, piece: &mut Piece) {
-        let spread = self.spread.load(Ordering::Relaxed);
-        if spread == NEVER {
-            return;
-        }
         let slot = &layout.slots[self.slots[0] as usize];
         let port = layout.levels[slot.level as usize].port;
-        let (out, link) = (
-            network.ports[port.index()].speed(),
-            network.ports[self.link as usize].speed(),
-        );
-        // Ways that take no time are counted as such where a frame is served as if it had come before it was sent.
-        let spread = spread.saturating_add(network.ports[port.index()].speed().slack().0);
+        let out = network.ports[port.index()].speed();
+        let known = self.links.iter().filter_map(|slow| {
+            let spread = slow.spread.load(Ordering::Relaxed);
+            // Ways that take no time are counted as such where a frame is served as if it had come before it was sent.
+            let spread = (spread != NEVER).then(|| spread.saturating_add(out.slack().0))?;
+            Some((network.ports[slow.link as usize].speed(), spread))
+        });
         if self.least == self.largest {
-            // Rounded down: no two frames are nearer, however a port rounds.
-            let distance = u128::from(self.least) * link.ticks_per_byte() / u128::from(link.rate.0);
-            let distance = u64::try_from(distance).unwrap_or(u64::MAX);
-            piece.train = Some(Train::new(slot.own, distance, spread));
-        } else {
+            let trains = known.map(|(link, spread)| {
+                // Rounded down: no two frames are nearer, however a port rounds.
+                let distance = u128::from(self.least) * link.ticks_per_byte() / u128::from(link.rate.0);
+                (u64::try_from(distance).unwrap_or(u64::MAX), spread)
+            });
+            piece.couple(slot.own, trains.collect());
+        } else if let Some((link, spread)) = known.last() {
             let largest = out.transmission_time(WireBytes(self.largest)).0;
             piece.line = Some(Line::new(largest, WireBytes(self.least), spread, link, out));
         }
@@ -296,9 +347,7 @@ fn peak(pieces: &[Piece]) -> u64 {
     std::iter::once(0)
         .chain(instants)
         .map(|at| {
-            let come = pieces
-                .iter()
-                .map(|piece| piece.sums.at_once.saturating_sub(piece.held(at)));
+            let come = pieces.iter().map(|piece| piece.come(at));
             come.fold(0, u64::saturating_add).saturating_sub(at)
         })
         .max()
@@ -325,33 +374,67 @@ impl Piece {
             train: None,
         }
     }
+    /// All of it comes in a train over these links, if there are any.
+    fn couple(&mut self, own: u64, links: Vec<(u64, u64)>) {
+        // One frame, and the next one later than any link could send it: nothing to hold back.
+        let slowest = links.iter().map(|(input, _)| *input).max().unwrap_or(0);
+        if self.sums.at_once > own || self.sums.first_step < slowest {
+            self.train = (!links.is_empty()).then(|| Train::new(own, links.into_iter(), &self.demands));
+        }
+    }
     fn bundle(&self) -> Bundle<'_> {
+        let sums = match &self.train {
+            Some(train) => {
+                let next = self
+                    .demands
+                    .iter()
+                    .map(|demand| demand.release_after(train.until));
+                Sums {
+                    at_once: train.work,
+                    first_step: next.min().unwrap_or(u64::MAX),
+                }
+            }
+            None => self.sums,
+        };
         Bundle {
             demands: &self.demands,
-            at_once: self.sums.at_once,
-            first_step: self.sums.first_step,
+            at_once: sums.at_once,
+            first_step: sums.first_step,
             line: self.line,
-            train: self.train,
+            train: self.train.as_ref(),
         }
     }
     fn within(&self, window: u64) -> u64 {
         let work = self.demands.iter().map(|demand| demand.within(window));
         work.fold(0, u64::saturating_add)
     }
-    /// What has not come after this window of what could come at once.
+    fn holds(&self) -> bool {
+        match (&self.train, self.line) {
+            (Some(train), _) => train.holds(),
+            (None, Some(line)) => line.at(0) < self.sums.at_once,
+            (None, None) => false,
+        }
+    }
+    /// What has come after this window of what could come at once.
+    fn come(&self, window: u64) -> u64 {
+        match (&self.train, self.line) {
+            (Some(train), _) => train.come(window).min(self.sums.at_once),
+            (None, Some(line)) => line.at(window).min(self.sums.at_once),
+            (None, None) => self.sums.at_once,
+        }
+    }
+    /// What is held back of what the staircases bring in a window.
     fn held(&self, window: u64) -> u64 {
-        let at_once = self.sums.at_once;
-        match (self.train, self.line) {
-            (Some(train), _) => train.held(at_once, window),
-            (None, Some(line)) => at_once.saturating_sub(line.at(window)),
+        match (&self.train, self.line) {
+            (Some(train), _) => train.held(window, self.within(window)),
+            (None, Some(line)) => self.sums.at_once.saturating_sub(line.at(window)),
             (None, None) => 0,
         }
     }
     fn when(&self) -> u64 {
-        let at_once = self.sums.at_once;
-        match (self.train, self.line) {
-            (Some(train), _) => train.when(at_once),
-            (None, Some(line)) => line.when(at_once),
+        match (&self.train, self.line) {
+            (Some(train), _) => train.when(self.sums.at_once),
+            (None, Some(line)) => line.when(self.sums.at_once),
             (None, None) => 0,
         }
     }

@@ -84,6 +84,12 @@ impl Demand {
     pub(crate) const fn first_step(&self) -> u64 {
         self.first_step
     }
+    /// Length of the window at which the first release fits in that does not fit into this one.
+    pub(crate) fn release_after(&self, window: u64) -> u64 {
+        let (period, jitter) = (u128::from(self.period), u128::from(self.jitter));
+        let next = ((u128::from(window) + jitter) / period + 1) * period - jitter;
+        u64::try_from(next).unwrap_or(u64::MAX)
+    }
     pub(crate) const fn share(&self) -> u64 {
         self.share
     }
@@ -118,6 +124,9 @@ impl Effort {
         Self {
             left: (1 << 25) + 256 * hops as u64,
         }
+    }
+    pub(crate) const fn of(steps: u64) -> Self {
+        Self { left: steps }
     }
     /// Takes `amount`, or all that is left.
     pub(crate) const fn spend(&mut self, amount: u64) {

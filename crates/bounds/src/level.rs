@@ -126,10 +126,13 @@ where
         scratch
             .higher_steps
             .extend(self.higher.clone().filter_map(|bundle| pieces(&bundle)));
+        scratch
+            .higher_steps
+            .extend(self.higher.clone().flat_map(|bundle| rest_of_train(&bundle, 0)));
         let same = self.same.clone().zip(0u32..);
         scratch
             .same_steps
-            .extend(same.filter_map(|(bundle, index)| rest_of_train(&bundle, index)));
+            .extend(same.flat_map(|(bundle, index)| rest_of_train(&bundle, index)));
         let first = |bundles: &mut dyn Iterator<Item = Bundle<'a>>| {
             bundles.map(|b| b.first_step).min().unwrap_or(u64::MAX)
         };

@@ -27,6 +27,7 @@ mod server;
 mod service;
 mod settled;
 mod special;
+mod train;
 mod trajectory;
 mod utilisation;
 

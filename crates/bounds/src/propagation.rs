@@ -20,6 +20,7 @@
 //! reason says so.
 
 mod again;
+mod in_order;
 
 use crate::bundle::{Bundle, ONE, Sums};
 use crate::cause::{self, Cause, Kind};
@@ -43,6 +44,9 @@ pub(crate) struct Propagation<'a> {
     order: Lists,
     /// What slow links further back are known to hold back; nothing before [`Propagation::travel`].
     pub(crate) curves: Vec<Curves>,
+    /// By slot, do frames come to it in the order of their nominal releases and nowhere later than the ports before say? Empty before
+    /// [`Propagation::travel`].
+    keeps_order: Vec<bool>,
     pub(crate) looked_at: Option<LookedAt>,
 }
 
@@ -78,6 +82,7 @@ impl<'a> Propagation<'a> {
             settled,
             order: Lists::with_capacity(0, 0),
             curves: Vec::new(),
+            keeps_order: Vec::new(),
             looked_at: None,
         };
         for index in 0..pass.layout.levels.len() {
@@ -263,7 +268,7 @@ impl<'a> Propagation<'a> {
         }
         News {
             arrivals,
-            departures: self.depart(index, &mut work),
+            departures: self.depart(index, &mut work, false),
         }
     }
 
@@ -276,7 +281,7 @@ impl<'a> Propagation<'a> {
             for (slot, data) in (bounds.start..bounds.end).zip(&self.layout.slots[bounds.start..bounds.end]) {
                 let before = match data.parent {
                     NONE => 0,
-                    parent => self.settled.departure(parent as usize),
+                    parent => self.settled.passed_on(parent as usize),
                 };
                 let latest = before.saturating_add(data.traversal);
                 if latest > HORIZON {
@@ -375,6 +380,14 @@ impl<'a> Propagation<'a> {
 
     /// `false` beyond the horizon.
     fn respond_plainly(&self, index: usize, work: &mut PortWork, worker: &mut Worker) -> bool {
+        let found = self.least_outcome(index, work, worker);
+        let bounded = found.is_some();
+        work.set_outcome(index, found.unwrap_or_default());
+        bounded
+    }
+
+    /// The least of all that is known of a level's worst cases.
+    fn least_outcome(&self, index: usize, work: &PortWork, worker: &mut Worker) -> Option<Outcome> {
         let mut found = self.outcome(index, &work.level(&self.layout, index, true), worker);
         // A line of slope 1 or more never costs anything. A slower one is rounded up, and may.
         if self.layout.least && self.has_slow_line(index) {
@@ -386,9 +399,7 @@ impl<'a> Propagation<'a> {
                 found = least(found, self.outcome(index, &shaped.level(), worker));
             }
         }
-        let bounded = found.is_some();
-        work.set_outcome(index, found.unwrap_or_default());
-        bounded
+        found
     }
 
     fn has_slow_line(&self, index: usize) -> bool {
@@ -424,8 +435,9 @@ impl<'a> Propagation<'a> {
         })
     }
 
-    /// When frames leave the slots of a level at the latest; true if that is news.
-    fn depart(&self, index: usize, work: &mut PortWork) -> bool {
+    /// When frames leave the slots of a level at the latest, or what was known of it where that is less and `again` says so; true if that is
+    /// news.
+    fn depart(&self, index: usize, work: &mut PortWork, again: bool) -> bool {
         let level = &self.layout.levels[index];
         let unbounded = self.settled.level_cause(index) != NONE;
         let (mut news, mut own, mut worst) = (false, None, Worst::default());
@@ -449,11 +461,23 @@ impl<'a> Propagation<'a> {
                         window: worst.window,
                     },
                 );
-                data.earliest
-                    .saturating_add(jitter)
-                    .saturating_add(worst.response)
+                let before = match data.parent {
+                    NONE => 0,
+                    parent => self.settled.departure(parent as usize),
+                };
+                let late = before
+                    .saturating_add(data.traversal)
+                    .saturating_add(worst.response);
+                late.min(self.of_ordered(slot))
             };
-            news |= self.settled.set_departure(slot, at.min(self.settled.cap(slot)));
+            let known = if again {
+                self.settled.departure(slot)
+            } else {
+                NEVER
+            };
+            news |= self
+                .settled
+                .set_departure(slot, at.min(known).min(self.settled.cap(slot)));
         }
         news
     }

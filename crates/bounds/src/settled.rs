@@ -61,19 +61,11 @@ impl State {
 }
 
 impl Outcome {
-    /// Is no figure above that of `other`, which lists the same transmission times?
-    pub(crate) fn is_no_worse(&self, other: &Self) -> bool {
-        let limits = |mine: Option<u64>, other: Option<u64>| {
-            other.is_none_or(|other| mine.is_some_and(|mine| mine <= other))
-        };
+    /// Is no response longer than that of `other`, which lists the same transmission times, but for what steps of slow lines are cut by?
+    pub(crate) fn is_hardly_worse(&self, other: &Self) -> bool {
+        let mut all = self.worst.iter().zip(&other.worst);
         self.worst.len() == other.worst.len()
-            && self
-                .worst
-                .iter()
-                .zip(&other.worst)
-                .all(|(mine, other)| mine.1.response <= other.1.response)
-            && limits(self.backlog, other.backlog)
-            && limits(self.pending, other.pending)
+            && all.all(|(mine, other)| mine.1.response <= other.1.response + other.1.response / 16 + 1)
     }
     /// The less of two that list the same transmission times.
     pub(crate) fn or_less(mut self, other: Self) -> Self {
@@ -82,11 +74,15 @@ impl Outcome {
                 *mine = other;
             }
         }
-        let less = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.min(b)).or(a).or(b);
         self.backlog = less(self.backlog, other.backlog);
         self.pending = less(self.pending, other.pending);
         self
     }
+}
+
+/// The less of two, where there are two.
+fn less(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.zip(b).map(|(a, b)| a.min(b)).or(a).or(b)
 }
 
 impl PortWork {
@@ -121,6 +117,12 @@ impl PortWork {
     }
     pub(crate) fn set_outcome(&mut self, level: usize, outcome: Outcome) {
         self.outcomes[level - self.first_level] = outcome;
+    }
+    /// What waits at a level, where another outcome says less.
+    pub(crate) fn keep_less(&mut self, level: usize, other: &Outcome) {
+        let outcome = &mut self.outcomes[level - self.first_level];
+        outcome.backlog = less(outcome.backlog, other.backlog);
+        outcome.pending = less(outcome.pending, other.pending);
     }
     pub(crate) fn set_seen(&mut self, slot: usize, seen: Seen) {
         self.seen[slot - self.first_slot] = seen;
@@ -192,6 +194,8 @@ pub(crate) struct Settled {
     ports: Vec<Mutex<PortWork>>,
     /// Latest departure after the nominal release per slot, or [`NEVER`].
     departure: Vec<AtomicU64>,
+    /// The same of frames that are numbered as they come, see `propagation/in_order.rs`; [`NEVER`] where nothing is known.
+    in_order: Vec<AtomicU64>,
     /// Departures that are known from elsewhere not to be exceeded; empty where nothing is.
     caps: Vec<u64>,
     /// Why the arrivals of a slot have no bound, or [`NONE`].
@@ -214,6 +218,7 @@ impl Settled {
                 // The least conceivable, from which iterations start.
                 .map(|slot| AtomicU64::new(slot.earliest.saturating_add(slot.own)))
                 .collect(),
+            in_order: layout.slots.iter().map(|_| AtomicU64::new(NEVER)).collect(),
             caps: Vec::new(),
             arrival_cause: none(layout.slots.len()),
             level_cause: none(layout.levels.len()),
@@ -237,6 +242,16 @@ impl Settled {
     }
     pub(crate) fn departure(&self, slot: usize) -> u64 {
         self.departure[slot].load(Ordering::Relaxed)
+    }
+    pub(crate) fn in_order(&self, slot: usize) -> u64 {
+        self.in_order[slot].load(Ordering::Relaxed)
+    }
+    pub(crate) fn set_in_order(&self, slot: usize, at: u64) {
+        self.in_order[slot].store(at, Ordering::Relaxed);
+    }
+    /// What the next port takes as the latest departure from a slot.
+    pub(crate) fn passed_on(&self, slot: usize) -> u64 {
+        self.departure(slot).min(self.in_order(slot))
     }
     /// True if that is news.
     pub(crate) fn set_departure(&self, slot: usize, at: u64) -> bool {

@@ -27,7 +27,7 @@ fn uplink(rates: [u64; 4]) -> Builder {
         .change(at(rates[3]))
 }
 
-/// Seven frames that could come at once if the uplink did not send them one after the other: one of them is in the way of `f`, not all.
+/// Six frames that could come at once if the uplink did not send them one after the other: one of them is in the way of `f`, not all.
 #[test]
 fn spacing_of_a_slow_uplink_is_not_forgotten_one_hop_later() {
     let mut builder = uplink([10 * MBIT, 1_000 * MBIT, 100 * MBIT, 1_000 * MBIT])
@@ -40,10 +40,10 @@ fn spacing_of_a_slow_uplink_is_not_forgotten_one_hop_later() {
     let explained = explain(&builder.network(), &Options::default(), StreamId(1), 0).expect("a bound");
     let at_s2 = &explained.hops[1].parts;
     assert!(at_s2.counted);
-    assert_eq!(at_s2.higher[0].frames, Some(7));
+    assert_eq!(at_s2.higher[0].frames, Some(6));
     assert_eq!(
         (at_s2.shaping[0].link.as_str(), at_s2.shaping[0].time),
-        ("a->s1", Span(6 * 123_040))
+        ("a->s1", Span(5 * 123_040))
     );
 }
 
@@ -93,4 +93,34 @@ fn what_waits_on_the_way_bunches_again() {
     let analysis = analyse(&builder.network(), &alone());
     // At s2 two frames at once (350 / 200), and the next one 50 later, which is before f starts; then one each 200.
     assert_eq!(from_actual(&analysis, "f"), 10 + 350 + 400 + 10);
+}
+
+/// A slow link delivers frame by frame: nothing of the second one is there before all of it is.
+#[test]
+fn frames_come_whole_over_the_last_link_as_well() {
+    for class in [1, 2] {
+        let builder = uplink([10 * MBIT, 50 * MBIT, 10 * MBIT, 1_000 * MBIT])
+            .host("d")
+            .link("d", "s1")
+            .change(|link| link.rate_bps = 1_000 * MBIT)
+            .stream("g", 2, ("a", &["c"]), (4_000_000, 23_000_000, &[1_250]))
+            .stream("f", class, ("d", &["b"]), (100_000_000, 0, &[125]));
+        let analysis = analyse(&builder.network(), &alone());
+        // d; at s1 one frame of g, 200 us at 50 Mbit/s, where they come 1 ms apart, and itself; at s2 itself, over 10 Mbit/s.
+        assert_eq!(from_actual(&analysis, "f"), 1_000 + 200_000 + 20_000 + 100_000);
+    }
+}
+
+/// A frame that is released while its link still sends the one before comes when that link has sent it: 500 after the first one, not 300.
+#[test]
+fn what_is_released_while_a_train_passes_joins_it() {
+    let builder = uplink([BYTE_PER_NANO / 5, BYTE_PER_NANO, BYTE_PER_NANO, BYTE_PER_NANO])
+        .host("d")
+        .link("d", "s1")
+        .stream("g", 2, ("a", &["b"]), (1_000, 700, &[100]))
+        .stream("f", 1, ("d", &["c"]), (1_000_000, 0, &[10]))
+        .stream("below", 0, ("d", &["b"]), (1_000_000, 0, &[350]));
+    let analysis = analyse(&builder.network(), &alone());
+    // At d blocked by 350, and itself; at s1 blocked by 350, then one frame of g and itself; itself at s2, where 350 can block as well.
+    assert_eq!(from_actual(&analysis, "f"), 360 + 460 + 10);
 }

@@ -49,12 +49,16 @@ pub(super) fn collect<'a>(
         .zip(0u32..)
         .filter(|(bundle, _)| bundle.first_step <= reach)
     {
-        let near = bundle
-            .demands
-            .iter()
-            .filter(|demand| demand.first_step() <= reach);
-        list.extend(near.map(|demand| Step {
-            at: demand.first_step(),
+        let releases = bundle.demands.iter().map(|demand| {
+            let first = match bundle.train {
+                Some(train) => demand.release_after(train.until),
+                None => demand.first_step(),
+            };
+            (first, demand)
+        });
+        let near = releases.filter(|(first, _)| *first <= reach);
+        list.extend(near.map(|(first, demand)| Step {
+            at: first,
             period: demand.period(),
             weight: demand.weight(),
             bundle: index,
@@ -73,22 +77,18 @@ fn slow<'a>(bundle: &Bundle<'a>) -> Option<(Line, u64)> {
 
 /// What comes at once of a bundle that comes in a train, or without any line.
 pub(super) fn first_of_train(bundle: &Bundle<'_>) -> u64 {
-    match bundle.train {
-        Some(train) => train.first.min(bundle.at_once),
-        None => bundle.at_once,
-    }
+    bundle.train.map_or(bundle.at_once, |train| train.first)
 }
 
 /// The frames of a train behind the first ones.
-pub(super) fn rest_of_train(bundle: &Bundle<'_>, index: u32) -> Option<Step> {
-    let train = bundle.train?;
-    let left = bundle.at_once.checked_sub(train.first).filter(|left| *left > 0)?;
-    Some(Step {
-        at: train.at,
-        period: train.period,
-        weight: train.weight,
+pub(super) fn rest_of_train<'a>(bundle: &Bundle<'a>, index: u32) -> impl Iterator<Item = Step> + use<'a> {
+    let strides = bundle.train.map_or(&[][..], |train| &train.strides);
+    strides.iter().map(move |stride| Step {
+        at: stride.at,
+        period: stride.period,
+        weight: stride.weight,
         bundle: index,
-        left,
+        left: stride.work,
     })
 }
 
@@ -103,10 +103,10 @@ pub(super) fn first_piece(bundle: &Bundle<'_>) -> u64 {
     }
 }
 
-/// The other steps. Each comes when the line has reached the one before, and so none comes too late.
+/// The other steps of a line. Each comes when the line has reached the one before, and so none comes too late.
 pub(super) fn pieces(bundle: &Bundle<'_>) -> Option<Step> {
     if bundle.train.is_some() {
-        return rest_of_train(bundle, 0);
+        return None;
     }
     let (line, held) = slow(bundle)?;
     let piece = held.div_ceil(PIECES);
