@@ -7,7 +7,7 @@ use crate::layout::NONE;
 use crate::special::is_special;
 
 /// Steps that numbering frames as they come may cost in a pass.
-const SWEEPS: u64 = 1 << 24;
+const SWEEPS: u64 = 1 << 20;
 
 impl Propagation<'_> {
     /// From here on slow links further back count, see [`crate::curves`], and frames are numbered as they come, see [`super::in_order`].

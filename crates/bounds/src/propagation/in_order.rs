@@ -93,6 +93,8 @@ impl Propagation<'_> {
             };
             let (worst, demand) = (worst[place].1, *work.demand(slot));
             let response = if is_bunched(&demand, worst.window) && !effort.is_spent() {
+                // Sweeps begin with all slots that are at the port, whether they send much or little.
+                effort.spend((level.end - level.port_start) as u64);
                 self.without_jitter(index, slot, work, (worker, effort))
                     .map_or(worst.response, |found| found.response.min(worst.response))
             } else {
