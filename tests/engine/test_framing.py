@@ -59,6 +59,24 @@ def test_a_bound_is_of_frames_with_their_framing(framing: str, size: int, frame:
     assert bound == 2 * 80 * (frame + undeclared)
 
 
+@pytest.mark.parametrize(
+    ("framing", "size", "least"),
+    [
+        ("vlan", 8, 84),
+        ("vlan", 18, 84),
+        ("vlan", 19, 89),
+        ("prp", 8, 84),
+        ("afdx", 8, 84),
+        ("{kinds: [vlan], least: 68 B}", 8, 88),
+    ],
+)
+def test_the_earliest_frame_is_padded_with_its_framing(framing: str, size: int, least: int) -> None:
+    """A sender may pad a tagged frame to 64 bytes in all: it is through earlier, and what follows it varies by more."""
+    plan = build_plan(load(TEXT.replace("SIZE", str(size)), {"network.framing": framing}))
+    [best] = [outcome.best_ns for outcome in predict(plan).outcomes.values()]
+    assert best == 2 * 80 * least
+
+
 @pytest.mark.parametrize("stack", ["udp", "{mqtt: {broker: h5}}"])
 def test_every_frame_is_longer_by_the_framing(stack: str) -> None:
     """Data, acknowledgements, answers, keep-alives and background of a network are longer by the same bytes: none is left at Ethernet's sizes."""

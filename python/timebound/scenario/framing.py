@@ -12,7 +12,7 @@ as well by preamble and start delimiter (8) and the gap to the next frame (12). 
 - `afdx`: the sequence number of 1 byte, the last of the frame's payload (ARINC 664 part 7, the end system's frames), and so padded with it: the shortest frame stays 64, and the
   longest 1518, which leaves 1499 bytes to the IP packet.
 
-Where standards let two lengths be (a tagged frame of 64 or 68 bytes) the longer counts: latencies only grow with it.
+Where standards let two lengths be (a tagged frame of 64 or 68 bytes) the longer counts, and the shorter one for the earliest arrivals: bounds only grow with both.
 """
 
 from __future__ import annotations
@@ -90,6 +90,11 @@ class Framing:
     def wire(self, ip_packet: int) -> int:
         """Bytes on the wire of an IP packet of `ip_packet` bytes."""
         return max(HEADER + ip_packet + self.unseen_bytes, self.least)
+
+    def shortest(self, wire: int) -> int:
+        """The least that a frame of `wire` bytes may really be: where it is padded, a sender may pad to 64 with all that the kinds add."""
+        is_padded = self.stated_least_bytes is None and wire <= self.least
+        return min(wire, LEAST_FRAME + PREAMBLE_AND_GAP) if is_padded else wire
 
     def packet(self, wire: int) -> int:
         """The largest IP packet that so many bytes on the wire carry; 0 or less: none."""

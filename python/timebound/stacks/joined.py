@@ -77,7 +77,7 @@ class Joined:
             packets=at_once(packets, period_ns, jitter_ns),
             frame_bytes=frame,
             # The end of a packet that others pushed into a segment of its own.
-            smallest_frame=wire.least_segment(least, known=packets.known),
+            smallest_frame=wire.framing.shortest(wire.least_segment(least, known=packets.known)),
             rate_bps=-(-whole * 8_000_000_000 // period_ns),
             # What lies in a segment beside the stream's own packets is in no burst of these.
             burst_bytes=max(burst, frame),

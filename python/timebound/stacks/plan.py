@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from timebound.scenario.model import Scenario
@@ -309,6 +309,9 @@ class Plan:
 
     def add(self, origin: str, stream: Stream) -> Stream:
         """Adds a stream that comes from `origin`, a path of the scenario."""
+        least = min(stream.frames_bytes) if stream.smallest_frame is None else stream.smallest_frame
+        if (shortest := self.scenario.framing.shortest(least)) < least:
+            stream = replace(stream, smallest_frame=shortest)
         self.streams.append(stream)
         self.origins[stream.name] = origin
         return stream
