@@ -139,6 +139,8 @@ struct Direction {
     last: Option<usize>,
     /// By entry: the number from which on the next message is looked for.
     due: Vec<u32>,
+    /// By entry: the number behind the last one that came.
+    floor: Vec<u32>,
     /// By entry: of messages numbered by our own publisher.
     followers: Vec<Follower>,
 }
@@ -184,8 +186,8 @@ impl Own {
         }
         let entries = self.sets[set as usize].len();
         let way = &mut self.connections[side.connection as usize].ways[usize::from(side.is_second)];
-        (way.set, way.due, way.followers) =
-            (set as usize, vec![0; entries], vec![Follower::default(); entries]);
+        (way.set, way.due, way.floor) = (set as usize, vec![0; entries], vec![0; entries]);
+        way.followers = vec![Follower::default(); entries];
         side
     }
 
@@ -454,18 +456,26 @@ impl Own {
             });
             return Some(number);
         }
-        let due = way.due[position];
-        let mut fitting = flow
-            .sent
-            .iter()
-            .filter(|sent| sent.number >= due && sent.is(payload_bytes, prefix));
-        let Some(found) = fitting.next() else {
+        let (due, floor) = (way.due[position], way.floor[position]);
+        let is_it = |sent: &&Sent| sent.is(payload_bytes, prefix);
+        let mut fitting = flow.sent.iter().filter(|sent| sent.number >= due).filter(is_it);
+        let next = fitting.next();
+        flow.told.ambiguous += u32::from(next.is_some() && fitting.next().is_some());
+        // On its way when this connection subscribed, and in time for it.
+        let under_way = || {
+            flow.sent
+                .iter()
+                .rev()
+                .filter(|sent| sent.number >= floor && !is_retained)
+                .find(is_it)
+        };
+        let Some(found) = next.or_else(under_way) else {
             // Kept by the broker for whoever subscribes later: no message of now.
             flow.told.unmatched += u32::from(!is_retained);
             return None;
         };
-        flow.told.ambiguous += u32::from(fitting.next().is_some());
-        way.due[position] = found.number + 1;
+        way.floor[position] = found.number + 1;
+        way.due[position] = due.max(found.number + 1);
         Some(found.number)
     }
 

@@ -160,6 +160,26 @@ fn who_subscribes_late_gets_none_of_what_was_sent_before() {
 }
 
 #[test]
+fn a_message_that_was_under_way_when_its_receiver_subscribed_is_no_stranger() {
+    let mut rig = Rig::new();
+    for number in 0..3u8 {
+        rig.send(0, &publish("a", &[number], 0, true));
+    }
+    rig.send(2, &[0x90, 4, 0, 1, 0, 0]);
+    // The broker had subscribed it before the last one came there, though its SUBACK was seen after that one's first port.
+    assert_eq!(
+        rig.send(2, &publish("a", &[2], 0, true)).found.first,
+        Some((0, 2))
+    );
+    rig.send(0, &publish("a", &[3], 0, true));
+    assert_eq!(
+        rig.send(2, &publish("a", &[3], 0, true)).found.first,
+        Some((0, 3))
+    );
+    assert_eq!(rig.own.report().flows[&0].unmatched, 0);
+}
+
+#[test]
 fn answers_belong_to_the_flow_that_was_published_last() {
     let mut rig = Rig::new();
     let bare = |rig: &mut Rig| {
