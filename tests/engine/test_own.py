@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
 
 from timebound.engine import own, records
-from timebound.engine.observed import arrivals, name_streams
+from timebound.engine.observed import Arrivals, Release, arrivals, beyond_declared, name_streams
+from timebound.engine.predict import predict
 from timebound.engine.records import CONTINUED, HAS_SEQUENCE
 from timebound.scenario import load
 from timebound.stacks import Plan, build_plan
@@ -125,13 +128,63 @@ def test_messages_of_a_program_count_whatever_their_size() -> None:
     assert jitter(frames(laid, regular, messages=2)) > 0  # type: ignore[operator]
 
 
-def test_a_message_with_more_frames_than_declared_counts_as_several() -> None:
+def seen_of(laid: Plan, table: pl.DataFrame) -> Arrivals:
+    return arrivals(laid, {stream.name: stream for stream in laid.streams}, name_streams(laid, table))["f/publish"]
+
+
+def larger(laid: Plan, count: int = 20) -> pl.DataFrame:
+    """A message every 10 ms as declared, but of 21 full frames, which come 10 us apart."""
+    begun = frames(laid, [("f/publish", n, n * 10 * MS) for n in range(count)], wire=1538)
+    rest = [("f/publish", n, n * 10 * MS + piece * 10_000) for n in range(count) for piece in range(1, 21)]
+    more = frames(laid, rest, flags=HAS_SEQUENCE | CONTINUED, messages=0, wire=1538)
+    return pl.concat([begun, more]).sort("ingress_ns")
+
+
+def test_a_larger_message_is_no_jitter_but_more_bytes() -> None:
     laid = plan()
-    begun = frames(laid, [("f/publish", n, n * 10 * MS) for n in range(2)])
+    seen = seen_of(laid, larger(laid))
+    assert seen.jitter_ns == 0 and seen.beyond == Release(21, 21 * 1538)
+    assert seen_of(laid, frames(laid, way([0, 1, 2]), wire=150)).beyond is None
+    # No larger frame than declared, but two where one is: a header by itself and what follows it.
+    begun = frames(laid, [("f/publish", n, n * 10 * MS) for n in range(2)], wire=100)
     rest = frames(
-        laid, [("f/publish", n, n * 10 * MS + 1) for n in range(2)], flags=HAS_SEQUENCE | CONTINUED, messages=0
+        laid,
+        [("f/publish", n, n * 10 * MS + 1) for n in range(2)],
+        flags=HAS_SEQUENCE | CONTINUED,
+        messages=0,
+        wire=100,
     )
-    assert jitter(pl.concat([begun, rest]).sort("ingress_ns")) == 20 * MS - 1
+    assert seen_of(laid, pl.concat([begun, rest]).sort("ingress_ns")).beyond == Release(2, 200)
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 50 * MS), st.integers(84, 1538)), min_size=1, max_size=30),
+)
+def test_the_bucket_of_what_was_seen_holds_every_window(rows: list[tuple[int, int]]) -> None:
+    laid = plan()
+    table = pl.concat([frames(laid, [("f/publish", n, at)], wire=wire) for n, (at, wire) in enumerate(sorted(rows))])
+    bucket = seen_of(laid, table).bucket
+    assert bucket is not None
+    ordered = sorted(rows)
+    for first in range(len(ordered)):
+        for last in range(first, len(ordered)):
+            span = ordered[last][0] - ordered[first][0]
+            taken = sum(wire for _, wire in ordered[first : last + 1])
+            assert taken * 8e9 <= bucket.burst_bytes * 8e9 + bucket.rate_bps * span
+
+
+def test_the_bound_for_the_arrivals_seen_covers_larger_messages() -> None:
+    laid = plan()
+    found = predict(laid)
+    table = larger(laid)
+    seen = {"f/publish": seen_of(laid, table)}
+    beyond = beyond_declared(found.streams, seen)
+    bound = found.observed({}, {}, beyond)["f/publish", "b"].actual_ns
+    # 21 frames at once, and one of them once more over the second link (100 Mbit/s); 20 us of them come while the first are sent.
+    assert bound is not None and bound >= 21 * 123_040 + 123_040 - 20 * 10_000
+    assert bound < 2 * (21 * 123_040 + 123_040)
+    # Without what was seen, the same frames were taken for several messages in one segment.
+    assert found.observed({}, {"f/publish": 1538})["f/publish", "b"].actual_ns < bound  # type: ignore[operator]
 
 
 def test_a_frame_with_messages_of_two_flows_counts_for_both() -> None:

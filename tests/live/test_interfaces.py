@@ -41,7 +41,7 @@ end = time.monotonic() + 30
 while time.monotonic() < end:
     try: s.sendto(bytes(40), ("10.0.0.2", 40001))
     except OSError: pass
-    time.sleep(0.02)
+    time.sleep(PAUSE)
 """
 EMULATE = (sys.executable, "-c", "from timebound.cli import main; main()", "emulate")
 
@@ -95,7 +95,7 @@ def test_the_device_behind_the_cable_is_a_node(tmp_path: Path, host: Computer, d
     before = host.interface("card0")
     assert "192.0.2.1" in before and "198.51.100.0" in before
     file = scenario(tmp_path)
-    sender = device.start(sys.executable, "-c", SENDER)
+    sender = device.start(sys.executable, "-c", SENDER.replace("PAUSE", "0.02"))
     try:
         done = emulate(host, file)
     finally:
@@ -112,6 +112,22 @@ def test_the_device_behind_the_cable_is_a_node(tmp_path: Path, host: Computer, d
         assert segment["latency_us"] and segment["latency_us"]["min"] > 10_000, flow
         assert segment["worst_us"] <= segment["bound_observed_us"]
     assert host.interface("card0") == before
+
+
+def test_a_device_that_never_pauses_does_not_spoil_the_preflight_check(
+    tmp_path: Path, host: Computer, device: Computer
+) -> None:
+    """Something of the device's is under way at every moment (2 ms between frames, 10 ms to go)."""
+    file = scenario(tmp_path)
+    sender = device.start(sys.executable, "-c", SENDER.replace("PAUSE", "0.002"))
+    try:
+        done = emulate(host, file, "--duration", "500 ms")
+    finally:
+        sender.kill()
+        sender.wait()
+    assert "pre-flight" not in done.stderr, done.stderr
+    checks = {entry["check"]: entry["ok"] for entry in summary_of(file)["preflight"]}
+    assert checks["replay"] is True
 
 
 def test_mqtt_from_a_device_reaches_a_subscriber(tmp_path: Path, host: Computer, device: Computer) -> None:

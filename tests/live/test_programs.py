@@ -142,6 +142,24 @@ def test_a_program_that_sends_more_than_its_flow_declares_is_named(tmp_path: Pat
     assert run.summary["violations"] == []
 
 
+def test_larger_messages_than_declared_break_no_bound(tmp_path: Path) -> None:
+    flows = [
+        "name: t, from: h1, to: h2, size: 16 B, period: 200 ms, jitter: 50 ms, deadline: 20 ms, programs: [h1, h2]",
+        "name: u, from: h1, to: h2, size: 2 B, period: 1 s, programs: [h1, h2]",
+    ]
+    body = 'number % 10 == 0 and publish(s, "t", bytes(30000), 1)'
+    run = Run(tmp_path, flows, body, "{mqtt: {broker: h3}}")
+    found = run.flows["t", "h2"]
+    (entry, *_) = [each for each in found["exceeded_by"] if each["stream"] == "t/publish"]
+    assert entry["message"]["observed"]["frames"] >= 20 and entry["message"]["observed"]["bytes"] > 30_000
+    assert entry["message"]["declared"]["bytes"] < 200 and entry["source"] == "h1"
+    # 30 kB over two links of 10 Mbit/s, each way.
+    assert found["bound_us"]["observed_arrivals"] is None or found["bound_us"]["observed_arrivals"] > 40_000
+    assert run.summary["violations"] == []
+    assert found["verdict"] == "missed" or run.code == 4
+    assert found["late_by"]["arrivals"] == found["late"] > 0, found["late_by"]
+
+
 def test_what_a_program_does_not_show_is_unmeasured_and_not_met(tmp_path: Path) -> None:
     flow = "name: t, from: h1, to: h2, size: 16 B, period: 20 ms, deadline: 9 s, programs: [h1, h2]"
     run = Run(tmp_path, [flow], 'publish(s, "another", b"x")', "{mqtt: {broker: h3}}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine.figures import micros
 from timebound.engine.late import MACHINE
+from timebound.engine.observed import Release
 from timebound.stacks import Stream
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def exceeders(results: Results, paths: Mapping[str, Mapping[str, Iterable[str]]]
             continue
         more = max(0, seen.jitter_ns - stream.jitter_ns)
         is_larger = seen.largest_wire > stream.largest_frame
-        if not more and not is_larger:
+        if not more and not is_larger and seen.beyond is None:
             continue
         entry = {
             "stream": name,
@@ -39,6 +40,7 @@ def exceeders(results: Results, paths: Mapping[str, Mapping[str, Iterable[str]]]
             "declared_jitter_us": micros(stream.jitter_ns),
             "observed_jitter_us": micros(seen.jitter_ns),
             "frame_bytes": {"declared": stream.largest_frame, "observed": seen.largest_wire} if is_larger else None,
+            "message": None if seen.beyond is None else _message(stream, seen.beyond),
             "released_late": more > 0 and 2 * late.get(name, 0) >= more,
         }
         found.append((more, entry))
@@ -50,6 +52,14 @@ def exceeders(results: Results, paths: Mapping[str, Mapping[str, Iterable[str]]]
         for port in {port for path in paths.get(str(entry["stream"]), {}).values() for port in path}:
             by_port.setdefault(port, []).append(entry)
     return by_port
+
+
+def _message(stream: Stream, seen: Release) -> dict[str, dict[str, int]]:
+    """A program's message as declared, and the largest one that was seen."""
+    return {
+        "declared": {"frames": len(stream.frames_bytes), "bytes": sum(stream.frames_bytes)},
+        "observed": {"frames": seen.frames, "bytes": seen.wire_bytes},
+    }
 
 
 def _follows(streams: Mapping[str, Stream], name: str, others: Collection[str]) -> bool:
@@ -102,7 +112,12 @@ def _exceeded(entry: Mapping[str, Any]) -> str:
     if entry["observed_jitter_us"] > entry["declared_jitter_us"]:
         declared = _length(entry["declared_jitter_us"])
         said.append(f"with {_length(entry['observed_jitter_us'])} of jitter where {declared} are declared")
-    if (frame := entry.get("frame_bytes")) is not None:
+    if (message := entry.get("message")) is not None:
+        declared, observed = message["declared"], message["observed"]
+        frames = f" in {_frames(observed['frames'])}" if observed["frames"] > declared["frames"] else ""
+        expected = f"{declared['bytes']:,} B in {_frames(declared['frames'])}"
+        said.append(f"with messages of {observed['bytes']:,} B on the wire{frames} where {expected} are declared")
+    elif (frame := entry.get("frame_bytes")) is not None:
         said.append(f"in frames of {frame['observed']:,} B where {frame['declared']:,} B are declared")
     return " and ".join(said)
 
@@ -154,6 +169,10 @@ def reasons(flows: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any
     if top:
         said.append(f"waited for a CPU: {', '.join(f'{text} {wait:.2f} s' for wait, text in reversed(top))}")
     return said
+
+
+def _frames(count: int) -> str:
+    return "one frame" if count == 1 else f"{count} frames"
 
 
 def _length(micro: float) -> str:

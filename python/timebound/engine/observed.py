@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from timebound.engine.records import CONTINUED, COPY, DROPPED, HAS_SEQUENCE, RETRANSMISSION
+from timebound.scenario.model_media import TokenBucket
 from timebound.stacks import Plan, Stream
+from timebound.stacks.joined import Joined
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
 
 LONGEST_CONTROL = 16
 """Payload bytes: MQTT control packets between messages (PUBREL, PINGREQ, DISCONNECT) are at most this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a message took on the wire at most, all of its frames together."""
+
+    frames: int
+    wire_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,11 @@ class Arrivals:
     larger: int
     """Frames larger than any declared one (of messages none: see `Prediction.observed`)."""
     retransmissions: int
+    bucket: TokenBucket | None = None
+    """It holds all that was seen, whatever was declared: its rate is the mean one. None without a period."""
+    least_wire: int = 0
+    beyond: Release | None = None
+    """Of a program's messages: the largest one, if any took more bytes or frames than are declared."""
 
 
 def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
@@ -100,6 +115,27 @@ def larger_than_declared(streams: dict[str, Stream], arrivals: dict[str, Arrival
     ]
 
 
+def beyond_declared(streams: dict[str, Stream], arrivals: dict[str, Arrivals]) -> dict[str, Joined]:
+    """Streams that sent more bytes than their jitter explains, as the token buckets that hold what was seen: programs with larger messages, and TCP
+    with larger segments, in which anything may lie.
+    """
+    found = {}
+    for name, seen in arrivals.items():
+        stream = streams[name]
+        is_larger = seen.largest_wire > stream.largest_frame and (stream.tcp is not None or seen.beyond is not None)
+        if seen.bucket is None or not (is_larger or seen.beyond is not None):
+            continue
+        declared = min(stream.frames_bytes) if stream.smallest_frame is None else stream.smallest_frame
+        found[name] = Joined(
+            packets=1 if stream.joined is None else stream.joined.packets,
+            frame_bytes=seen.largest_wire,
+            smallest_frame=min(declared, seen.least_wire),
+            rate_bps=seen.bucket.rate_bps,
+            burst_bytes=max(seen.bucket.burst_bytes, seen.largest_wire),
+        )
+    return found
+
+
 def undeclared_control(plan: Plan, frames: pl.DataFrame) -> list[dict[str, Any]]:
     """Frames with payload on a message's connection that are neither messages nor declared (DISCONNECT, for one)."""
     import polars as pl
@@ -147,11 +183,12 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             stream.largest_frame,
             sizes.get(stream.name) or None,
             stream.name in own,
+            sum(stream.frames_bytes),
         )
         for stream in streams.values()
     ]
     schema = {"name": pl.String, "period": pl.Int64, "burst": pl.Int64, "destinations": pl.UInt32}
-    schema |= {"largest": pl.UInt32, "message": pl.Int64, "own": pl.Boolean}
+    schema |= {"largest": pl.UInt32, "message": pl.Int64, "own": pl.Boolean, "whole": pl.Int64}
     declared = pl.DataFrame(rows, schema=schema, orient="row")
     dropped = pl.col("flags") & DROPPED > 0
     # Answers after the last release belong to the end of a connection (FIN), not to the declared traffic.
@@ -169,7 +206,7 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
         .sort("name", "ingress_ns", maintain_order=True)
         .with_columns(begun=_begun())
         .with_columns(nth=pl.col("begun").cum_sum().over("name"))
-        .with_columns(begun=pl.col("begun") + _beyond())
+        .with_columns(*_releases())
         .with_columns(share=share, unit=unit)
         .with_columns(sum=pl.col("share").cum_sum().over("name"))
         .with_columns(before=pl.col("sum") - pl.col("share"))
@@ -180,11 +217,15 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
                 _jitter(*_ended()),
             )
         )
+        .with_columns(rate=_mean_rate())
+        .with_columns(burst_bytes=_burst())
         .group_by("name", maintain_order=True)
         .agg(
             pl.len().alias("frames"),
             pl.col("jitter").max(),
+            pl.col("rate", "is_beyond", "of_release", "frames_of_release", "burst_bytes").max(),
             pl.col("wire").max(),
+            pl.col("wire").min().alias("least"),
             pl.col("period").first(),
             (pl.col("message").is_null() & (pl.col("wire") > pl.col("largest"))).sum().alias("larger"),
             ((pl.col("flags") & RETRANSMISSION) > 0).sum().alias("retransmissions"),
@@ -197,6 +238,11 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             largest_wire=row["wire"],
             larger=row["larger"],
             retransmissions=row["retransmissions"],
+            bucket=TokenBucket(rate_bps=int(row["rate"]), burst_bytes=int(row["burst_bytes"]))
+            if row["period"]
+            else None,
+            least_wire=row["least"],
+            beyond=Release(row["frames_of_release"], row["of_release"]) if row["is_beyond"] else None,
         )
         for row in found.iter_rows(named=True)
     }
@@ -221,12 +267,34 @@ def _begun() -> pl.Expr:
     return pl.when(pl.col("flags") & DROPPED > 0).then(is_first).otherwise(pl.col("messages").cast(pl.Int64))
 
 
-def _beyond() -> pl.Expr:
-    """A message with more frames than are declared is another release with every so many of them."""
+def _releases() -> list[pl.Expr]:
+    """What a program's messages take on the wire, each with all of its frames (those that begin in one frame share it), against what is declared."""
     import polars as pl
 
-    place = pl.int_range(pl.len()).over("name", "nth")
-    return ((place > 0) & (place % pl.col("burst") == 0)).cast(pl.Int64)
+    of_message = ("name", "nth")
+    releases = pl.col("begun").sum().over(*of_message).clip(1)
+    taken = -(-pl.col("wire").cast(pl.Int64).sum().over(*of_message) // releases)
+    frames = -(-pl.len().cast(pl.Int64).over(*of_message) // releases)
+    is_beyond = pl.col("own") & ((taken > pl.col("whole")) | (frames > pl.col("burst")))
+    return [taken.alias("of_release"), frames.alias("frames_of_release"), is_beyond.alias("is_beyond")]
+
+
+def _mean_rate() -> pl.Expr:
+    """Bit/s of what was seen of a stream, its last release for a whole period; rounded up."""
+    import polars as pl
+
+    span = (pl.col("ingress_ns").max() - pl.col("ingress_ns").min()).over("name") + pl.col("period").clip(1)
+    return (pl.col("wire").cast(pl.Float64).sum().over("name") * 8e9 / span).ceil() + 1
+
+
+def _burst() -> pl.Expr:
+    """Bytes up to each frame beyond what the mean rate brings: the most over all frames is the burst of a bucket that holds everything."""
+    import polars as pl
+
+    wire = pl.col("wire").cast(pl.Float64)
+    brought = pl.col("rate") * (pl.col("ingress_ns") - pl.col("ingress_ns").min().over("name")) / 8e9
+    level = wire.cum_sum().over("name") - brought
+    return (level - (level - wire).cum_min().over("name")).ceil() + 1
 
 
 def _ended() -> tuple[pl.Expr, pl.Expr]:
@@ -235,8 +303,7 @@ def _ended() -> tuple[pl.Expr, pl.Expr]:
 
     by_unit = pl.col("before") // pl.col("unit"), pl.col("sum") // pl.col("unit") - 1
     goes_on = pl.col("share").shift(-1).over("name") == 0
-    is_beyond = pl.col("share") > pl.col("messages")
-    was_begun = (pl.col("flags") & CONTINUED > 0) & (pl.col("before") > 0) & ~is_beyond
+    was_begun = (pl.col("flags") & CONTINUED > 0) & (pl.col("before") > 0)
     by_message = (
         pl.col("before") - was_begun.cast(pl.Int64),
         pl.col("sum") - 1 - goes_on.fill_null(False).cast(pl.Int64),

@@ -72,15 +72,20 @@ class Prediction:
     """Packets of different kinds that may leave in one segment."""
 
     def observed(
-        self, jitter_ns: Mapping[str, int], largest_bytes: Mapping[str, int] | None = None
+        self,
+        jitter_ns: Mapping[str, int],
+        largest_bytes: Mapping[str, int] | None = None,
+        beyond: Mapping[str, Joined] | None = None,
     ) -> dict[tuple[str, str], Outcome]:
         """Bounds for what was observed at the first ports, where it exceeds the declaration: jitters (ns) and largest frames (bytes on the wire) by
         stream. A sender that was held up may put several messages into one segment, which is transmitted as a whole at every port of its way.
+        `beyond` are the arrivals of streams whose bytes no jitter explains: they stand for all that was seen of these.
         """
+        beyond = beyond or {}
         larger = {
             name: size
             for name, size in (largest_bytes or {}).items()
-            if name in self.streams and size > self.streams[name].largest_frame
+            if name in self.streams and name not in beyond and size > self.streams[name].largest_frame
         }
         later = {
             name: jitter
@@ -91,12 +96,14 @@ class Prediction:
             name: stream if name not in larger else _of_frames(stream, larger[name], later.get(name, 0))
             for name, stream in self.streams.items()
         }
-        if not later and not larger:
+        streams |= {name: replace(streams[name], joined=seen) for name, seen in beyond.items()}
+        if not later and not larger and not beyond:
             return self.outcomes
         steady = self.steady
-        if larger:
+        if larger or beyond:
             steady = Network(self.plan, _steady(self.plan, streams, self.orders), self.effort)
-        outcomes = outcomes_of(steady.bounds(_overrides(later, streams)), streams, later)
+        overrides = _overrides({name: jitter for name, jitter in later.items() if name not in beyond}, streams)
+        outcomes = outcomes_of(steady.bounds(overrides), streams, later)
         outcomes = Together(self.together.directions).added(streams, outcomes)
         found = Named(self.plan, self.streams).outcomes(self.windows.observed(streams, later, outcomes))
         return {

@@ -11,6 +11,7 @@ from timebound.engine.answers import without_channel
 from timebound.engine.entry import Entry
 from timebound.engine.methods import Figures, summary_of
 from timebound.engine.notes import effort_notes, interrupted_notes, joined_notes
+from timebound.engine.observed import beyond_declared
 from timebound.engine.predict import Prediction
 from timebound.scenario.draw import layout
 from timebound.scenario.model import Scenario
@@ -51,6 +52,7 @@ class Results:
         return all(
             not seen.retransmissions
             and not seen.larger
+            and seen.beyond is None
             and (seen.jitter_ns is None or seen.jitter_ns <= streams[name].jitter_ns)
             for name, seen in self.measured.arrivals.items()
         )
@@ -67,7 +69,8 @@ def summarise(results: Results) -> dict[str, Any]:
         else {name: found.jitter_ns for name, found in measured.arrivals.items() if found.jitter_ns is not None}
     )
     largest = {} if measured is None else {name: found.largest_wire for name, found in measured.arrivals.items()}
-    observed = prediction.observed(seen, largest) if measured is not None else {}
+    beyond = {} if measured is None else beyond_declared(prediction.streams, measured.arrivals)
+    observed = prediction.observed(seen, largest, beyond) if measured is not None else {}
     responses = prediction.servers.responses_for(observed) if observed else {}
     violations: list[dict[str, Any]] = []
     assumptions: list[dict[str, Any]] = []
