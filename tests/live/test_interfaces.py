@@ -37,9 +37,10 @@ MESSAGES = """
   {name: state, from: plc, to: h1, topic: plc/state, size: 40 B, period: 50 ms, jitter: 50 ms, deadline: 200 ms}"""
 SENDER = """import socket, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
 end = time.monotonic() + 30
 while time.monotonic() < end:
-    try: s.sendto(bytes(40), ("10.0.0.2", 40001))
+    try: s.sendto(bytes(40), ("ADDRESS", 40001))
     except OSError: pass
     time.sleep(PAUSE)
 """
@@ -95,7 +96,7 @@ def test_the_device_behind_the_cable_is_a_node(tmp_path: Path, host: Computer, d
     before = host.interface("card0")
     assert "192.0.2.1" in before and "198.51.100.0" in before
     file = scenario(tmp_path)
-    sender = device.start(sys.executable, "-c", SENDER.replace("PAUSE", "0.02"))
+    sender = device.start(sys.executable, "-c", SENDER.replace("PAUSE", "0.02").replace("ADDRESS", "10.0.0.2"))
     try:
         done = emulate(host, file)
     finally:
@@ -117,16 +118,16 @@ def test_the_device_behind_the_cable_is_a_node(tmp_path: Path, host: Computer, d
 def test_a_device_that_never_pauses_does_not_spoil_the_preflight_check(
     tmp_path: Path, host: Computer, device: Computer
 ) -> None:
-    """Something of the device's is under way at every moment (2 ms between frames, 10 ms to go)."""
+    """Something of the device's is under way at every moment: 2 ms between frames, 10 ms to go, and to all, so that no address is asked for first."""
     file = scenario(tmp_path)
-    sender = device.start(sys.executable, "-c", SENDER.replace("PAUSE", "0.002"))
+    sender = device.start(sys.executable, "-c", SENDER.replace("PAUSE", "0.002").replace("ADDRESS", "10.0.255.255"))
     try:
-        done = emulate(host, file, "--duration", "500 ms")
+        done = emulate(host, file, "--set", "run.duration=500 ms")
     finally:
         sender.kill()
         sender.wait()
     assert "pre-flight" not in done.stderr, done.stderr
-    checks = {entry["check"]: entry["ok"] for entry in summary_of(file)["preflight"]}
+    checks = {entry["check"]: entry["ok"] for entry in summary_of(file)["precision"]["preflight"]}
     assert checks["replay"] is True
 
 

@@ -335,11 +335,8 @@ impl Run {
         let fabric = conditions::measured(&conditions::unimpaired(network), plan.seed, &[]);
         let mut fabric = self.with_switches(fabric);
         fabric.cut(&tunnel::ports(plan.cut.as_ref(), network));
-        self.stage.send(Command::Open(Lane {
-            kind: Kind::Setup,
-            fabric,
-            origin: begun,
-        }));
+        self.stage
+            .send(Command::Open(Lane::new(Kind::Setup, fabric, begun)));
         let limit = plan.setup_timeout_ns;
         self.prepared.programs.start_due(&self.nodes, None, false)?;
         let (mut connecting, mut met) = (false, false);
@@ -433,11 +430,8 @@ impl Run {
         let mut fabric = self.with_switches(conditions::measured(network, plan.seed, changes));
         fabric.cut(&tunnel::ports(plan.cut.as_ref(), network));
         let epoch = agreed.unwrap_or_else(|| clock::monotonic() + LEAD);
-        self.stage.send(Command::Open(Lane {
-            kind: Kind::Measured,
-            fabric,
-            origin: epoch,
-        }));
+        self.stage
+            .send(Command::Open(Lane::new(Kind::Measured, fabric, epoch)));
         if let Some(traffic) = &mut self.traffic {
             traffic.begin(epoch);
         }

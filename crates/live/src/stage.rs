@@ -122,6 +122,21 @@ impl Stage {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// No frame enters the pre-flight check's lane any more; waits until those in it have come to their end and all is recorded. False if that
+    /// takes longer than until `deadline` (CLOCK_MONOTONIC).
+    pub(crate) fn close_lane(&self, deadline: u64) -> bool {
+        self.send(Command::Close);
+        loop {
+            if self.progress().complete {
+                return true;
+            }
+            if clock::monotonic() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// What the pre-flight check's frames did so far.
     pub(crate) fn probes(&self) -> ProbeLog {
         self.progress().probes.clone()

@@ -31,6 +31,8 @@ pub(crate) enum Item {
     Delivery(DeliveryRecord),
     Port(PortSample),
     Window(Window),
+    /// A lane that was closed has no frame under way any more, and all its records came before this.
+    Emptied,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +55,8 @@ pub(crate) struct ProbeLog {
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) probes: ProbeLog,
+    /// `probes` has all that the last attempt of the pre-flight check will ever record.
+    pub(crate) complete: bool,
     /// Frames in `frames.bin`.
     pub(crate) frames: u64,
     /// The first error of a file; nothing more is written to that file.
@@ -144,10 +148,12 @@ impl Writer {
                     self.history.begin();
                     // Each attempt of the pre-flight check is judged by its own probes.
                     if kind == Kind::Preflight {
-                        progress.lock().unwrap_or_else(PoisonError::into_inner).probes = ProbeLog::default();
+                        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+                        (progress.probes, progress.complete) = (ProbeLog::default(), false);
                     }
                 }
                 (Item::Port(sample), _) => self.write_port(&sample)?,
+                (Item::Emptied, _) => self.lock().complete = true,
                 (Item::Window(window), _) => self.history.write(&window)?,
                 (item, Kind::Preflight) => {
                     let log = &mut progress.lock().unwrap_or_else(PoisonError::into_inner).probes;
@@ -155,7 +161,7 @@ impl Writer {
                         Item::Frame(record) => log.frames.push(record),
                         Item::Ingress(record) => log.ingress.push(record),
                         Item::Delivery(record) => log.deliveries.push(record),
-                        Item::Phase(_) | Item::Port(_) | Item::Window(_) => {}
+                        Item::Phase(_) | Item::Port(_) | Item::Window(_) | Item::Emptied => {}
                     }
                 }
                 (Item::Frame(record), _) => {

@@ -155,6 +155,12 @@ impl Fabric {
         Time(stamp)
     }
 
+    /// The earliest time at which something may still enter: one nanosecond after that to which the fabric has advanced.
+    #[must_use]
+    pub fn floor(&self) -> Time {
+        Time(self.floor)
+    }
+
     /// Changes the conditions at a time; returns the effective time, chosen as for [`Fabric::ingress`].
     pub fn schedule(&mut self, at: Time, change: Change) -> Time {
         let stamp = at.0.max(self.floor);

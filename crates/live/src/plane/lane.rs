@@ -17,9 +17,20 @@ pub(crate) struct Lane {
     pub(crate) fabric: Box<Fabric>,
     /// CLOCK_MONOTONIC at its time zero.
     pub(crate) origin: u64,
+    /// It takes no more frames.
+    pub(crate) closed: bool,
 }
 
 impl Lane {
+    pub(crate) fn new(kind: Kind, fabric: Box<Fabric>, origin: u64) -> Self {
+        Self {
+            kind,
+            fabric,
+            origin,
+            closed: false,
+        }
+    }
+
     /// When something happens next, CLOCK_MONOTONIC; `u64::MAX` while nothing is under way.
     pub(crate) fn next(&self) -> u64 {
         self.fabric

@@ -195,13 +195,13 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         }
     }
 
-    /// Memberships take effect at once, so the record bears the time up to which the fabric has advanced.
+    /// Memberships take effect at once, so the record bears the earliest time at which anything else may enter.
     pub(super) fn record_membership(&mut self, group: u32, host: NodeId, member: bool) {
         let Some(lane) = self.lanes.last() else { return };
         self.outlet.lane = lane.kind;
         if self.outlet.is_detailed() {
             self.outlet.write(Item::Ingress(IngressRecord {
-                time: self.advanced.saturating_sub(lane.origin),
+                time: lane.fabric.floor().0,
                 host: host.0,
                 kind: if member { 4 } else { 5 },
                 argument: group,
@@ -221,6 +221,9 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             last
         };
         let probing = self.lanes[index].kind == Kind::Preflight;
+        if probing && self.lanes[index].closed {
+            return;
+        }
         let judgement = if probing {
             probe(packet)
         } else {

@@ -307,6 +307,9 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
     }
 
     fn reenter(&mut self, stamp: u64, port: PortId, bytes: &[u8], returned: Returned) {
+        if self.lanes[returned.lane].closed {
+            return;
+        }
         let wire = self.framing.wire(bytes.len() as u32);
         let meta = Meta {
             wire: wire.0,

@@ -44,6 +44,8 @@ const PRIORITY: i32 = 60;
 pub(crate) enum Command {
     /// New frames go here from its origin on.
     Open(Lane),
+    /// The last lane takes no more frames. When what is under way in it has come to its end, the writer is told ([`Item::Emptied`]).
+    Close,
     /// Tell how things stand. What this costs (microseconds per hundred ports) is paid only while somebody looks.
     Tell(Sender<Standing>),
     /// Stop and report.
@@ -114,8 +116,6 @@ pub(crate) struct Plane<I, O, const CAPTURE: bool> {
     pub(super) fragments: Fragments,
     pub(super) refusals: Refusals,
     pub(super) tag: u64,
-    /// CLOCK_MONOTONIC up to which the lanes have advanced.
-    pub(super) advanced: u64,
     shared: Arc<Shared>,
     commands: Receiver<Command>,
     port_interval: u64,
@@ -131,6 +131,8 @@ pub(crate) struct Plane<I, O, const CAPTURE: bool> {
     pub(super) restamped_most: u64,
     meter: Option<Meter>,
     duration: u64,
+    /// A lane was closed and is not yet empty.
+    closing: bool,
 }
 
 /// What the data plane says at its end.
@@ -191,7 +193,6 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             fragments: Fragments::new(),
             refusals: Refusals::default(),
             tag: 0,
-            advanced: 0,
             shared: setup.shared,
             commands: setup.commands,
             port_interval: setup.port_interval,
@@ -204,6 +205,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
             restamped_most: 0,
             meter: None,
             duration: setup.duration,
+            closing: false,
         }
     }
 
@@ -234,6 +236,7 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Open(lane)) => self.open_lane(lane),
+                Ok(Command::Close) => self.close_lane(),
                 Ok(Command::Tell(to)) => drop(to.send(self.standing())),
                 Ok(Command::Finish) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => break,
@@ -250,6 +253,11 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         }
         let inside: usize = self.lanes.iter().map(|lane| lane.fabric.frames_inside()).sum();
         self.shared.inside.store(inside as u64, Ordering::Relaxed);
+        if self.closing && inside == 0 {
+            self.closing = false;
+            self.outlet.finish();
+            self.outlet.write(Item::Emptied);
+        }
         if now >= self.next_check {
             self.next_check = now + HOUSEKEEPING;
             self.offset.refresh();
@@ -288,6 +296,13 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         self.open(lane);
     }
 
+    fn close_lane(&mut self) {
+        if let Some(lane) = self.lanes.last_mut() {
+            lane.closed = true;
+            self.closing = true;
+        }
+    }
+
     /// Lets happen what is due. A lane where nothing is due is left alone, so that a frame whose stamp is a little older
     /// than `now` can still enter at that very stamp.
     fn advance(&mut self, now: u64) {
@@ -297,7 +312,6 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
                 lane.fabric.advance(Time(now - lane.origin), &mut self.outlet);
             }
         }
-        self.advanced = now;
     }
 
     fn sample_ports(&mut self) {

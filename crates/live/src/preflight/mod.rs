@@ -64,11 +64,7 @@ pub(crate) fn check(
     let origin = clock::monotonic();
     let mut fabric = Box::new(Fabric::new(Arc::clone(network), plan.seed));
     fabric.hand_over(switches);
-    stage.send(Command::Open(Lane {
-        kind: Kind::Preflight,
-        fabric,
-        origin,
-    }));
+    stage.send(Command::Open(Lane::new(Kind::Preflight, fabric, origin)));
     let mut left_out = unprobed.to_vec();
     let limit = plan.preflight.limit_ns * (1 + routes.len() as u64 / WAYS);
     let visited = visit(
@@ -84,6 +80,9 @@ pub(crate) fn check(
     let tcp = tcp_line(network, nodes, &visited, deadline);
     let slowest = visited.iter().map(|visit| visit.greatest).max().unwrap_or(0);
     settle(&mut prober, stage, deadline + limit / 4 + slowest);
+    // Others than the probes may send all the time (devices): what is judged has to be complete.
+    let complete = stage.close_lane(clock::monotonic() + limit + slowest);
+    prober.collect();
     let log = stage.probes();
     let seen = Seen {
         network,
@@ -105,11 +104,11 @@ pub(crate) fn check(
     lines.push(seen.handover());
     lines.extend(seen.timeliness());
     let replayed = replay::run(plan.seed, network, switches, &log);
-    let nothing = log.ingress.is_empty();
+    let unknown = log.ingress.is_empty() || !complete;
     lines.push(
         replayed
             .line(&log)
-            .or_blame(if nothing { Blame::Machine } else { Blame::Either }),
+            .or_blame(if unknown { Blame::Machine } else { Blame::Either }),
     );
     lines.extend(counted.iter().map(|port| seen.losses(*port, &replayed)));
     lines.push(seen.coverage(&coverable));

@@ -5,7 +5,7 @@ use crate::records::{DeliveryRecord, IngressRecord, reason_code};
 use crate::report::Check;
 use crate::writer::ProbeLog;
 use std::sync::Arc;
-use timebound_fabric::{DropReason, Fabric, Frame, NO_LEAF, Reentry, Route, Sink};
+use timebound_fabric::{Change, DropReason, Fabric, Frame, NO_LEAF, Reentry, Route, Sink};
 use timebound_model::{Class, Network, NodeId, PortId, StreamId, Time, WireBytes};
 
 #[derive(Default)]
@@ -66,13 +66,13 @@ fn replay(fabric: &mut Fabric, ingress: &[IngressRecord]) -> Recorder {
             2 => Route::Multicast(argument),
             3 => Route::Broadcast,
             kind => {
-                // Memberships change between frames.
-                fabric.advance(Time(record.time), &mut recorder);
-                if kind == 4 {
-                    fabric.join(argument, host)
+                // At once, but nothing happens at that time before it.
+                let change = if kind == 4 {
+                    Change::Join(argument, host)
                 } else {
-                    fabric.leave(argument, host)
+                    Change::Leave(argument, host)
                 };
+                fabric.schedule(Time(record.time), change);
                 continue;
             }
         };
