@@ -139,6 +139,11 @@ impl Pacer {
         }
     }
 
+    /// `now`, or the time to which the bucket was filled where that is later: what a clock that goes back makes less urgent stays urgent.
+    fn latest(&self, now: Time) -> Time {
+        self.bucket.map_or(now, |bucket| bucket.at.max(now))
+    }
+
     /// What is to leave first, whenever that may be, and from when on a repetition goes before it.
     fn next(&self, now: Time, streams: [&Sender; 2]) -> (Option<Next>, Option<(Time, Next)>) {
         let again = streams
@@ -185,6 +190,7 @@ impl Pacer {
     /// What may leave now, if anything: to be asked until there is nothing more.
     pub fn transmit(&mut self, now: Time, streams: [&mut Sender; 2]) -> Option<Transmit> {
         let [one, other] = streams;
+        let now = self.latest(now);
         let next = self.next(now, [&*one, &*other]).0?;
         if let Some(bucket) = &mut self.bucket {
             bucket.fill(now);
@@ -211,7 +217,7 @@ impl Pacer {
     /// When [`Self::transmit`] is to be asked again.
     #[must_use]
     pub fn next_timeout(&self, now: Time, streams: [&Sender; 2]) -> Option<Time> {
-        let (next, again) = self.next(now, streams);
+        let (next, again) = self.next(self.latest(now), streams);
         let next = next?;
         let Some(bucket) = &self.bucket else {
             return Some(now);

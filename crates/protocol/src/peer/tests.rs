@@ -642,6 +642,28 @@ fn a_repetition_does_not_wait_for_ever_for_a_publisher_who_sends_too_much() {
     );
 }
 
+/// What is smaller would leave before it, and later could not.
+#[test]
+fn a_repetition_that_nothing_may_precede_keeps_its_place_when_the_clock_goes_back() {
+    let mut world = World::reserved(perfect(1), 1, reservation(100_000, 2_000));
+    world.network.loss = 100;
+    world.publish(&message(1, 1_300), 0).unwrap();
+    world.run(world.now.after(Span::from_millis(1)));
+    world.network.loss = 0;
+    let end = world.now.after(Span::from_secs(5));
+    while world.taken.is_empty() {
+        assert!(world.now < end, "it waits for ever");
+        let small = world.publish_loose(b"x");
+        assert!(matches!(small, Ok(_) | Err(Refused::Paced)));
+        let (now, left) = (world.now, world.left.len());
+        world.now = Time(now.0 - 30_000_000);
+        world.transmit();
+        assert_eq!(world.left.len(), left, "at {now:?}");
+        world.now = now;
+        world.run(world.now.after(Span::from_millis(1)));
+    }
+}
+
 #[test]
 fn who_joins_while_something_waits_gets_what_is_published_then() {
     let mut world = World::reserved(perfect(1), 1, reservation(100_000, 2_000));
