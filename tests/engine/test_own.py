@@ -128,6 +128,26 @@ def test_messages_of_a_program_count_whatever_their_size() -> None:
     assert jitter(frames(laid, regular, messages=2)) > 0  # type: ignore[operator]
 
 
+def test_who_gets_a_retained_message_alone_is_unmeasured_and_the_others_are_measured() -> None:
+    text = (
+        TEXT.replace("PROGRAMS", "[a, c, d]")
+        .replace("to: c", "to: [c, d]")
+        .replace("s: switch", "d: {kind: host, run: [[app]]}, s: switch")
+    )
+    laid = build_plan(load(text.replace("[c, s]]", "[c, s], [d, s]]")))
+    kept = frames(laid, [("f/deliver>d", 0, 5 * MS)], flags=0, messages=0)
+    table = pl.concat([frames(laid, way([0, 1, 2])), kept]).sort("ingress_ns")
+    streams = {stream.name: stream for stream in laid.streams}
+    named = name_streams(laid, table)
+    seen = arrivals(laid, streams, named)
+    assert seen["f/deliver>d"].jitter_ns is None and seen["f/deliver>c"].jitter_ns == 0
+    whole = own.complete(laid, named, nothing(), {"own": {"flows": {"0": {}}}})
+    (note,) = whole.notes
+    assert "none came to the program on d on the topic 'f'" in note
+    pairs = pl.DataFrame({"flow": ["f"] * 6, "receiver": ["c", "d"] * 3, "sequence": [0, 0, 1, 1, 2, 2]})
+    assert own.owed(pairs, whole)["receiver"].to_list() == ["c"] * 3
+
+
 def seen_of(laid: Plan, table: pl.DataFrame) -> Arrivals:
     return arrivals(laid, {stream.name: stream for stream in laid.streams}, name_streams(laid, table))["f/publish"]
 

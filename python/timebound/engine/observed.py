@@ -31,7 +31,8 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """One stream at its first port. `jitter_ns` is the least jitter with which its period explains what was seen."""
+    """One stream at its first port. `jitter_ns` is the least jitter with which its period explains what was seen; None where it has no period, or where none
+    of its frames begins or ends a release (a broker's retained message is one of before)."""
 
     frames: int
     jitter_ns: int | None
@@ -234,7 +235,7 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
     return {
         row["name"]: Arrivals(
             frames=row["frames"],
-            jitter_ns=int(row["jitter"]) if row["period"] else None,
+            jitter_ns=int(row["jitter"]) if row["period"] and row["jitter"] is not None else None,
             largest_wire=row["wire"],
             larger=row["larger"],
             retransmissions=row["retransmissions"],
