@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timebound import _core
-from timebound.engine import predict as predicting
+from timebound.engine import settling
 from timebound.engine.endtoend import EndToEnd, end_to_end
 from timebound.engine.predict import Prediction, predict
 from timebound.engine.runs import figures_only
@@ -186,7 +186,7 @@ def test_more_work_and_more_jitter_never_shorten_a_figure() -> None:
 def test_a_response_that_grows_for_ever_ends_at_the_limit_of_rounds_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(predicting, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(settling, "MOST_ROUNDS", 1)
     found = prediction(qos=2)
     assert found.rounds < 40
     assert any("did not settle" in (outcome.reason or "") for outcome in found.outcomes.values())

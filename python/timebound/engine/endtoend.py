@@ -20,7 +20,8 @@ from timebound.scenario.model_broker import BrokerService
 from timebound.stacks.stages import Crossing, Slowest, Stage, Step, Waiting, Working
 
 if TYPE_CHECKING:
-    from timebound.engine.predict import Outcome, Prediction
+    from timebound.engine.outcome import Outcome
+from timebound.engine.predict import Prediction
 
 Covers = Literal["everything", "declared", "measured", "network"]
 """What the figure holds with: no broker on the way; declared service times; a measured one among them; none for some broker."""

@@ -11,7 +11,8 @@ from timebound.engine import disturbed, explain, figures, tables
 from timebound.engine.endtoend import cut_by_orders
 from timebound.engine.figures import micros
 from timebound.engine.late import late_by, late_words
-from timebound.engine.predict import Outcome, Prediction
+from timebound.engine.outcome import Outcome
+from timebound.engine.predict import Prediction
 from timebound.scenario.model import Flow
 from timebound.stacks.hardware import external_nodes
 

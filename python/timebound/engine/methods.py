@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 
 from timebound.engine.figures import micros
 from timebound.engine.named import Named
-from timebound.engine.predict import Outcome, Prediction, outcomes_of
+from timebound.engine.outcome import Outcome, outcomes_of
+from timebound.engine.predict import Prediction
 from timebound.engine.together import Together
 
 Safe = Literal["bound", "port-by-port", "holistic", "calculus"]

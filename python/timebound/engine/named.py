@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timebound.stacks import Plan, Stream
 
 if TYPE_CHECKING:
-    from timebound.engine.predict import Outcome
+    from timebound.engine.outcome import Outcome
 
 _STREAM = re.compile(r'stream "([^"]+)"')
 """As the core and the prediction name one."""

@@ -5,45 +5,27 @@ the declared jitters, all streams that follow others are given the jitter with w
 changes: the least fixed point. A stream that follows one without a finite bound promises nothing any more. What a broker with
 known service times sends takes its response time as well, which in turn depends on when all packets reach it: `servers`.
 
-Every step is monotone and starts from below, so what is reached is the least fixed point. How many analyses that takes grows with the
-length of the chains of answers, not with the number of flows; beyond `MOST_ROUNDS` what still changes has no bound.
+How that point is found, and why it is safe: `settling`. How many analyses it takes grows with how strongly answers feed back, not with the number of flows; what
+still changes beyond its limit has no bound.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from timebound.engine.causes import Causes
 from timebound.engine.core import Network
 from timebound.engine.named import Named
 from timebound.engine.orders import Orders
+from timebound.engine.outcome import Outcome, outcomes_of
 from timebound.engine.servers import Servers
+from timebound.engine.settling import Point, Settling, overriding
 from timebound.engine.together import Together
 from timebound.engine.windows import Windows
-from timebound.scenario.units import LONGEST_NS
-from timebound.stacks import Follows, Plan, Segment, Stream
+from timebound.stacks import Plan, Segment, Stream
 from timebound.stacks.joined import Joined, with_joined
-
-MOST_ROUNDS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The bound of one stream at one receiver, ns; all None with a reason where there is none.
-
-    `actual_ns` counts from the actual release (what a measured network latency is compared with), `nominal_ns` from the
-    nominal one, `best_ns` is the least possible for the first frame of a release, `whole_ns` for all of them.
-    """
-
-    kind: str
-    actual_ns: int | None = None
-    nominal_ns: int | None = None
-    best_ns: int | None = None
-    whole_ns: int | None = None
-    reason: str | None = None
-    path: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -102,7 +84,7 @@ class Prediction:
         steady = self.steady
         if larger or beyond:
             steady = Network(self.plan, _steady(self.plan, streams, self.orders), self.effort)
-        overrides = _overrides({name: jitter for name, jitter in later.items() if name not in beyond}, streams)
+        overrides = overriding({name: jitter for name, jitter in later.items() if name not in beyond}, streams)
         outcomes = outcomes_of(steady.bounds(overrides), streams, later)
         outcomes = Together(self.together.directions).added(streams, outcomes)
         found = Named(self.plan, self.streams).outcomes(self.windows.observed(streams, later, outcomes))
@@ -153,11 +135,11 @@ def predict(
     if method != "bound" and (paths or plan.scenario.events or orders):
         raise ValueError(f"paths, and networks that change, have their bounds by the method bound, not {method}")
     streams = {stream.name: stream for stream in plan.streams}
-    servers, causes, windows = Servers(plan), _Causes(orders, streams), Windows.of(plan)
+    servers, causes, windows = Servers(plan), Causes(orders, streams), Windows.of(plan)
     together, named = Together.of(streams), Named(plan, streams)
     known = below or {}
     declared = dict(streams)
-    rounds = 0
+    settling = Settling(plan, together, causes, method)
     streams = with_joined(streams)
     while True:
         network = Network(plan, _steady(plan, streams, orders), effort)
@@ -166,51 +148,9 @@ def predict(
             for name, stream in streams.items()
             if stream.follows is not None
         }
-        broken: dict[str, Outcome] = {}
-        while not broken:
-            rounds += 1
-            written = windows.written(jitters, streams)
-            analysis = network.brief(_overrides(written, streams), method)
-            outcomes = causes.cut(_brief_outcomes(analysis, streams, written))
-            causes.note(outcomes)
-            outcomes = together.added(streams, outcomes)
-            slower = servers.update(outcomes)
-            held, stuck = windows.update(streams, jitters, outcomes)
-            if rounds > MOST_ROUNDS:
-                for broker in slower:
-                    servers.fail(broker, f"response times of broker {broker} {_UNSETTLED}")
-            arrivals = {name: _arrival(plan, servers, streams[name], outcomes) for name in jitters}
-            later = {
-                name: jitter for name, jitter in arrivals.items() if isinstance(jitter, int) and jitter > jitters[name]
-            }
-            broken = {name: jitter for name, jitter in arrivals.items() if isinstance(jitter, Outcome)}
-            # Any fixed point is safe, so those that settle keep their bounds. Jitters that feed back grow without limit, and past the longest
-            # time of a declaration at last.
-            broken |= {
-                name: Outcome("no-finite-bound", reason=f'arrivals of stream "{name}" {_UNSETTLED}')
-                for name, jitter in later.items()
-                if rounds > MOST_ROUNDS or jitter > LONGEST_NS
-            }
-            broken |= {
-                name: Outcome("no-finite-bound", reason=reason) for name, reason in stuck.items() if name not in broken
-            }
-            if rounds > MOST_ROUNDS and held:
-                broken |= {
-                    name: Outcome("no-finite-bound", reason=f'waits of stream "{name}" for TCP\'s window {_UNSETTLED}')
-                    for name in windows.waits
-                }
-            broken |= {
-                name: Outcome(
-                    "no-finite-bound",
-                    reason=f'several packets of stream "{name}" could share a segment, which is not declared',
-                )
-                for name, jitter in arrivals.items()
-                if name not in broken and isinstance(jitter, int) and _meet(streams[name], jitter)
-            }
-            if not later and not slower and not held:
-                break
-            jitters |= later
-        for name, jitter in jitters.items():
+        point, look = settling.settle(network, streams, Point(jitters, servers, windows))
+        servers, windows, broken = point.servers, point.windows, look.broken
+        for name, jitter in point.jitters.items():
             streams[name] = replace(streams[name], jitter_ns=jitter)
         # More packets than were counted on can leave together: jitters only grow, and a segment holds no more than it can.
         before, streams = streams, with_joined(streams)
@@ -227,6 +167,7 @@ def predict(
             streams = with_joined(streams)
     for name, jitter in windows.written({}, streams).items():
         streams[name] = replace(streams[name], jitter_ns=jitter)
+    analysis, outcomes = look.analysis, look.outcomes
     # A network whose conditions change is emulated and simulated as it is, but not bounded.
     if not paths and not plan.scenario.events and not orders:
         found = named.outcomes(windows.added({key: causes.of(key, outcome) for key, outcome in outcomes.items()}))
@@ -238,7 +179,7 @@ def predict(
             streams,
             found,
             named.ports(analysis["ports"]),
-            rounds,
+            settling.rounds,
             network,
             servers,
             orders,
@@ -265,7 +206,7 @@ def predict(
         streams,
         found,
         ports,
-        rounds,
+        settling.rounds,
         steady or network,
         servers,
         orders,
@@ -286,94 +227,9 @@ def loaded(
     return [{**port, "utilisation": load["utilisation"]} for port, load in zip(ports, loads, strict=True)]
 
 
-def _meet(stream: Stream, jitter_ns: int) -> bool:
-    """Could two packets of the stream wait at its sender at the same time, where the declared frames are for one?"""
-    return stream.one_at_a_time and stream.period_ns is not None and jitter_ns >= stream.period_ns
-
-
 def _is_larger(now: Joined | None, before: Joined | None) -> bool:
     """Can larger segments leave, or any that several packets share, than was counted on? The burst is not meant: it follows the jitter."""
     return now is not None and (before is None or now.frame_bytes > before.frame_bytes)
-
-
-def _overrides(jitters: Mapping[str, int], streams: Mapping[str, Stream]) -> dict[str, int]:
-    """What the core takes in place of declared jitters."""
-    return {name: streams[name].observed_jitter(jitter) for name, jitter in jitters.items()}
-
-
-_UNSETTLED = f"did not settle within {MOST_ROUNDS} rounds of the analysis"
-
-
-def _arrival(plan: Plan, servers: Servers, stream: Stream, outcomes: dict[tuple[str, str], Outcome]) -> int | Outcome:
-    """The jitter with which a stream that follows another leaves its host, or why there is no bound of it."""
-    assert stream.follows is not None
-    latest = 0
-    for follows in (stream.follows, *stream.follows.also):
-        found = _after(plan, servers, follows, outcomes)
-        if isinstance(found, Outcome):
-            return found
-        latest = max(latest, found)
-    return latest
-
-
-def _after(plan: Plan, servers: Servers, follows: Follows, outcomes: dict[tuple[str, str], Outcome]) -> int | Outcome:
-    if follows.through is not None:
-        packet = plan.packets[follows.through]
-        jitter, response = servers.jitter(packet, outcomes), servers.responses[packet.broker]
-        if jitter is None or response.span_ns is None:
-            return Outcome(
-                "no-finite-bound", reason=response.reason or f"packets reach broker {packet.broker} without bound"
-            )
-        return jitter + response.span_ns + follows.held_ns
-    assert follows.stream is not None
-    before = outcomes[follows.stream, follows.destination]
-    if before.nominal_ns is None or before.best_ns is None:
-        return before
-    return before.nominal_ns - before.best_ns + follows.extra_ns
-
-
-@dataclass(slots=True)
-class _Causes:
-    """Why there is no bound, as it was found first: answers that promise nothing any more are only its consequence."""
-
-    orders: Orders
-    streams: dict[str, Stream]
-    first: dict[tuple[str, str], Outcome] = field(default_factory=dict)
-    broken: dict[str, Outcome] = field(default_factory=dict)
-    """Stream that follows one without a bound -> the outcome of that one."""
-
-    def __post_init__(self) -> None:
-        for name, stream in self.streams.items():
-            if (reason := self.orders.upset(stream)) is not None:
-                self.broken[name] = Outcome("no-finite-bound", reason=reason)
-
-    def cut(self, outcomes: dict[tuple[str, str], Outcome]) -> dict[tuple[str, str], Outcome]:
-        """The outcomes, without those that orders to hosts take away."""
-        if not self.orders:
-            return outcomes
-        reasons = {
-            (name, receiver): self.orders.cut(self.streams[name].source, [receiver]) for name, receiver in outcomes
-        }
-        return {
-            key: outcome if (reason := reasons[key]) is None else Outcome("no-finite-bound", reason=reason)
-            for key, outcome in outcomes.items()
-        }
-
-    def note(self, outcomes: dict[tuple[str, str], Outcome]) -> None:
-        """Keeps the first outcome without a bound of every stream and receiver."""
-        for key, outcome in outcomes.items():
-            if outcome.reason is not None and key not in self.first:
-                self.first[key] = self._root(outcome)
-
-    def of(self, key: tuple[str, str], outcome: Outcome) -> Outcome:
-        """The outcome with its first cause."""
-        if outcome.reason is None:
-            return outcome
-        return self.first.get(key) or self._root(outcome)
-
-    def _root(self, outcome: Outcome) -> Outcome:
-        named = re.search(r'stream "([^"]+)" has no declared arrival', outcome.reason or "")
-        return outcome if named is None else self.broken.get(named.group(1), outcome)
 
 
 def _unbounded(stream: Stream) -> Stream:
@@ -455,48 +311,3 @@ def _said(plan: Plan, outcome: Outcome) -> Outcome:
 def _interrupted(direction: dict[str, Any]) -> dict[str, Any]:
     impairments = direction["impairments"]
     return {**direction, "impairments": {**impairments, "outages": [*impairments["outages"], [0, 1]]}}
-
-
-def _brief_outcomes(
-    analysis: dict[str, Any], streams: dict[str, Stream], jitters: Mapping[str, int]
-) -> dict[tuple[str, str], Outcome]:
-    """As `outcomes_of`, of a brief analysis: streams, and their receivers, come in the order in which they were declared."""
-    found = {}
-    for stream, leaves in zip(streams.values(), analysis["streams"], strict=True):
-        for receiver, leaf in zip(stream.destinations, leaves, strict=True):
-            if isinstance(leaf, list):
-                nominal, actual, best, whole = leaf
-                nominal += _lateness(stream, jitters)
-                found[stream.name, receiver] = Outcome("bound", actual, nominal, best, whole)
-            else:
-                found[stream.name, receiver] = Outcome(leaf["kind"], reason=leaf["reason"])
-    return found
-
-
-def _lateness(stream: Stream, jitters: Mapping[str, int]) -> int:
-    """The time from the nominal to the actual release, where the core knows of no nominal one: of packets that may have waited for others."""
-    return 0 if stream.joined is None else max(stream.jitter_ns, jitters.get(stream.name, 0))
-
-
-def outcomes_of(
-    analysis: dict[str, Any], streams: dict[str, Stream], jitters: Mapping[str, int] | None = None
-) -> dict[tuple[str, str], Outcome]:
-    """An analysis of the core as outcomes by stream and receiver. `jitters`: those that took the place of the streams'."""
-    found = {}
-    for result in analysis["streams"]:
-        stream = streams[result["stream"]]
-        for leaf in result["leaves"]:
-            outcome = leaf["outcome"]
-            if outcome["kind"] == "bound":
-                entry = Outcome(
-                    kind="bound",
-                    actual_ns=outcome["from_actual_ns"],
-                    nominal_ns=outcome["from_nominal_ns"] + _lateness(stream, jitters or {}),
-                    best_ns=outcome["best_case_ns"],
-                    whole_ns=outcome["best_whole_ns"],
-                    path=tuple(hop["name"] for hop in outcome["hops"]),
-                )
-            else:
-                entry = Outcome(kind=outcome["kind"], reason=outcome["reason"])
-            found[stream.name, leaf["receiver"]] = entry
-    return found

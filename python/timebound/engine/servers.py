@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from timebound.stacks.stages import Packet
 
 if TYPE_CHECKING:
     from timebound.engine.named import Named
-    from timebound.engine.predict import Outcome
+    from timebound.engine.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,12 @@ class Servers:
             if found.span_ns is None or found.span_ns >= before.span_ns:
                 self.responses[broker] = found
         return longer
+
+    def copy(self) -> Servers:
+        """The same brokers with the same response times, to go on from by themselves."""
+        found = copy(self)
+        found.responses, found._asked = dict(self.responses), dict(self._asked)
+        return found
 
     def responses_for(self, outcomes: Mapping[tuple[str, str], Outcome]) -> dict[str, Response]:
         """The response times for other arrivals, such as those that were observed; what was settled stays."""

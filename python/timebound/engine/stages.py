@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine.endtoend import EndToEnd, Part, end_to_end, least_worst
 from timebound.engine.figures import micros
-from timebound.engine.predict import Outcome, Prediction
+from timebound.engine.outcome import Outcome
+from timebound.engine.predict import Prediction
 from timebound.engine.servers import Response
 from timebound.scenario.model import Flow
 from timebound.scenario.model_broker import BrokerService

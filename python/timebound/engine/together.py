@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from timebound.stacks import Stream
 
 if TYPE_CHECKING:
-    from timebound.engine.predict import Outcome
+    from timebound.engine.outcome import Outcome
 
 Key = tuple[str, str]
 

@@ -24,7 +24,7 @@ from timebound.stacks.transport import Carrier, Way
 from timebound.stacks.wire import DELAYED_ACK_NS
 
 if TYPE_CHECKING:
-    from timebound.engine.predict import Outcome
+    from timebound.engine.outcome import Outcome
 
 Outcomes = Mapping[tuple[str, str], "Outcome"]
 
@@ -146,6 +146,10 @@ class Windows:
                 found.limits[way], found.carriers[way] = limit, carrier
         return found
 
+    def copy(self) -> Windows:
+        """The same windows with the same waits, to go on from by themselves."""
+        return Windows(self.limits, self.carriers, dict(self.waits), dict(self.rounds))
+
     def update(
         self, streams: Mapping[str, Stream], jitters: Mapping[str, int], outcomes: Outcomes
     ) -> tuple[bool, dict[str, str]]:
@@ -222,7 +226,7 @@ class Windows:
         self, streams: Mapping[str, Stream], later: Mapping[str, int], outcomes: Outcomes
     ) -> dict[tuple[str, str], Outcome]:
         """`added`, for what was observed: rounds take longer where frames came later than declared."""
-        there = Windows(self.limits, self.carriers, dict(self.waits), dict(self.rounds))
+        there = self.copy()
         names = {one.stream for carrier in self.carriers.values() for one in carrier.carried}
         written = {name: max(later.get(name, 0), streams[name].jitter_ns - self.waits.get(name, 0)) for name in names}
         _, failed = there.update(streams, written, outcomes)
