@@ -224,8 +224,8 @@ impl Flows {
         })
     }
 
-    /// Judges a frame of `wire` bytes and keeps the books.
-    pub(crate) fn judge(&mut self, packet: &Ipv4<'_>, wire: u32) -> Judgement {
+    /// Judges a frame of `wire` bytes that was at its first port at `now_ns` (run time) and keeps the books.
+    pub(crate) fn judge(&mut self, packet: &Ipv4<'_>, wire: u32, now_ns: u64) -> Judgement {
         if !self.flows.contains_key(&packet.key) && self.flows.len() < MOST_FLOWS {
             let marker = self.marker(packet.key);
             let mut flow = fresh(marker);
@@ -240,7 +240,7 @@ impl Flows {
             }
             if let Some(set) = marker.and_then(|marker| marker.own) {
                 let back = self.flows.get(&packet.key.reversed()).and_then(|flow| flow.own);
-                flow.own = Some(self.own.open(set, back));
+                flow.own = Some(self.own.open(set, packet.key, back));
             }
             self.flows.insert(packet.key, flow);
         }
@@ -249,7 +249,7 @@ impl Flows {
             .short
             .and_then(|position| self.followed.get_mut(position as usize))
             .map(|(_, messages)| messages);
-        let told = flow.own.map(|side| self.own.judge(side, packet));
+        let told = flow.own.map(|side| self.own.judge(side, packet, now_ns));
         flow.judge(packet, wire, short, told)
     }
 
@@ -277,6 +277,7 @@ impl Flows {
             flow.undeclared = Undeclared::default();
             flow.retransmissions = 0;
         }
+        self.own.reset_counts();
     }
 
     /// Flows with something to report, in the order of their keys; and the sum of those that found no room.

@@ -4,12 +4,18 @@
 //! its own. So both directions are read as MQTT packets (MQTT 5.0 and 3.1.1, section 2.1). A message is numbered where its publisher
 //! sends it; what a broker sends on is the next one with these bytes that this connection has not had yet.
 
-use super::packet::Ipv4;
-use super::short::{Found, measure};
+mod read;
+mod report;
+
+pub(crate) use report::OwnReport;
+
+use super::packet::{Ipv4, Key};
+use super::short::Found;
 use crate::plan::{OwnPlan, OwnRole};
-use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use report::{Joined, OwnEnd, OwnFlow, Unread};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timebound_fabric::NO_STREAM;
+use timebound_wire::mqtt::Kind;
 use timebound_wire::short::{Follower, HEADER_BYTES};
 
 /// Messages remembered of a flow, to know them again on the other side of a broker.
@@ -18,16 +24,8 @@ const REMEMBERED: usize = 4096;
 const PREFIX: usize = 256;
 /// Messages remembered in a direction, to know them again when they are sent again.
 const PLACED: usize = 1024;
-/// Longest part of a packet that is kept until it says what it is: a PUBLISH with the longest topic and properties that go with it.
-const LONGEST_HEAD: usize = 140_000;
 /// Frames with messages of several flows that are written down.
 const MOST_JOINED: usize = 1 << 16;
-
-const CONNECT: u8 = 1;
-const PUBLISH: u8 = 3;
-const SUBACK: u8 = 9;
-/// First byte of a TLS record with a handshake (RFC 8446, section 5.1).
-const TLS_HANDSHAKE: u8 = 22;
 
 /// One marker of such a connection.
 #[derive(Debug, Clone)]
@@ -59,37 +57,6 @@ impl Side {
             ..self
         }
     }
-}
-
-/// What became of the messages of a flow between programs that are not ours.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct OwnFlow {
-    /// Messages that their publisher sent, since the start of the programs.
-    pub published: u32,
-    /// Messages from a broker that nobody had sent.
-    pub unmatched: u32,
-    /// Messages from a broker that could be any of several with these bytes.
-    pub ambiguous: u32,
-    /// Connections on which it could have been that are encrypted.
-    pub encrypted: u32,
-}
-
-/// A message that travelled in a frame with one of another flow, which is the one that the frame's record names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Joined {
-    pub stream: u32,
-    pub flow: u32,
-    pub sequence: u32,
-    pub in_stream: u32,
-    pub in_flow: u32,
-    pub in_sequence: u32,
-}
-
-/// What the data plane says of them in the end.
-#[derive(Debug, Default, Serialize)]
-pub struct OwnReport {
-    pub flows: BTreeMap<u32, OwnFlow>,
-    pub joined: Vec<Joined>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -134,6 +101,14 @@ struct Direction {
     /// Bytes to come of one that has.
     rest: usize,
     is_encrypted: bool,
+    /// Nothing of it was missed since the connection was opened: what cannot be read then is no MQTT, and so is all that follows.
+    in_step: bool,
+    /// A packet has come; the first one opens the session.
+    is_open: bool,
+    is_lost: bool,
+    unread: Option<Unread>,
+    /// MQTT 5.0, section 3.3.2.3.4: alias -> the entry of its topic, where it has one.
+    aliases: BTreeMap<u16, Option<usize>>,
     placed: VecDeque<Placed>,
     /// The entry of its last message.
     last: Option<usize>,
@@ -145,10 +120,24 @@ struct Direction {
     followers: Vec<Follower>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Connection {
+    /// Of its first way.
+    key: Key,
     ways: [Direction; 2],
     version5: Option<bool>,
+    /// Those whose messages it carried.
+    flows: BTreeSet<u32>,
+}
+
+impl Connection {
+    fn key(&self, side: Side) -> Key {
+        if side.is_second {
+            self.key.reversed()
+        } else {
+            self.key
+        }
+    }
 }
 
 /// All of them.
@@ -158,6 +147,9 @@ pub(super) struct Own {
     flows: BTreeMap<u32, Flow>,
     connections: Vec<Connection>,
     joined: Vec<Joined>,
+    /// By flow, source and destination.
+    ends: BTreeMap<(u32, u32, u32), OwnEnd>,
+    now_ns: u64,
 }
 
 impl Own {
@@ -173,7 +165,7 @@ impl Own {
     }
 
     /// A 5-tuple that came by for the first time; `back` is its other direction, where that did.
-    pub(super) fn open(&mut self, set: u32, back: Option<Side>) -> Side {
+    pub(super) fn open(&mut self, set: u32, key: Key, back: Option<Side>) -> Side {
         let side = back.map_or(
             Side {
                 connection: self.connections.len() as u32,
@@ -182,7 +174,12 @@ impl Own {
             Side::other,
         );
         if back.is_none() {
-            self.connections.push(Connection::default());
+            self.connections.push(Connection {
+                key,
+                ways: Default::default(),
+                version5: None,
+                flows: BTreeSet::new(),
+            });
         }
         let entries = self.sets[set as usize].len();
         let way = &mut self.connections[side.connection as usize].ways[usize::from(side.is_second)];
@@ -191,18 +188,9 @@ impl Own {
         side
     }
 
-    pub(super) fn report(&self) -> OwnReport {
-        OwnReport {
-            flows: self
-                .flows
-                .iter()
-                .map(|(flow, known)| (*flow, known.told))
-                .collect(),
-            joined: self.joined.clone(),
-        }
-    }
-
-    pub(super) fn judge(&mut self, side: Side, packet: &Ipv4<'_>) -> Told {
+    /// `now_ns`: run time at which the frame was at its first port.
+    pub(super) fn judge(&mut self, side: Side, packet: &Ipv4<'_>, now_ns: u64) -> Told {
+        self.now_ns = now_ns;
         let Some(segment) = packet.tcp else {
             return self.datagram(side);
         };
@@ -212,7 +200,9 @@ impl Own {
             (way.started, way.next, way.rest) = (true, segment.sequence.wrapping_add(1), 0);
             way.head.clear();
             way.placed.clear();
+            way.aliases.clear();
             (way.last, way.is_encrypted) = (None, false);
+            (way.in_step, way.is_open, way.is_lost) = (true, false, false);
             return undeclared();
         }
         if packet.payload.is_empty() {
@@ -262,160 +252,6 @@ impl Own {
         self.sets[set]
             .iter()
             .find(|entry| entry.plan.flow == flow && entry.plan.role == OwnRole::Answers)
-    }
-
-    /// Reads what is new of a segment; the type of the first packet that begins in it.
-    fn read(&mut self, side: Side, sequence: u32, payload: &[u8]) -> Option<u8> {
-        let way = self.way(side);
-        if way.is_encrypted {
-            return None;
-        }
-        let ahead = if way.started {
-            sequence.wrapping_sub(way.next).cast_signed()
-        } else {
-            0
-        };
-        let known = usize::try_from(-i64::from(ahead)).unwrap_or(0);
-        let fresh = payload.get(known..).filter(|fresh| !fresh.is_empty())?;
-        if ahead > 0 || !way.started {
-            // Bytes are missing: senders write whole packets, so the next one begins with this segment.
-            way.rest = 0;
-            way.head.clear();
-        }
-        let start = sequence.wrapping_add(known as u32);
-        let is_first = !way.started || way.next == start && way.placed.is_empty() && way.head.is_empty();
-        (way.started, way.next) = (true, start.wrapping_add(fresh.len() as u32));
-        let skipped = way.rest.min(fresh.len());
-        way.rest -= skipped;
-        let fresh = &fresh[skipped..];
-        let mut bytes = std::mem::take(&mut way.head);
-        let begun = bytes.len();
-        bytes.extend_from_slice(fresh);
-        let at = start.wrapping_add(skipped as u32).wrapping_sub(begun as u32);
-        if is_first && bytes.first() == Some(&TLS_HANDSHAKE) {
-            self.note_encrypted(side);
-            return None;
-        }
-        let (done, first) = self.packets(side, at, &bytes);
-        bytes.drain(..done);
-        if bytes.len() <= LONGEST_HEAD {
-            self.way(side).head = bytes;
-        }
-        first
-    }
-
-    fn note_encrypted(&mut self, side: Side) {
-        let way = self.way(side);
-        way.is_encrypted = true;
-        let set = way.set;
-        for entry in self.sets[set]
-            .iter()
-            .filter(|entry| entry.plan.role != OwnRole::Answers)
-        {
-            if let Some(flow) = self.flows.get_mut(&entry.plan.flow) {
-                flow.told.encrypted += 1;
-            }
-        }
-    }
-
-    /// Takes the packets at the start of `bytes` that say what they are: how many bytes are done with, and the first one's type.
-    fn packets(&mut self, side: Side, start: u32, bytes: &[u8]) -> (usize, Option<u8>) {
-        let (mut done, mut first) = (0, None);
-        while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-            let Some((head, length)) = measure(rest) else {
-                // The length is not there yet; or no packet begins here.
-                return (if rest.len() < 5 { done } else { bytes.len() }, first);
-            };
-            let body = &rest[head..rest.len().min(head + length)];
-            if self
-                .packet(side, start.wrapping_add(done as u32), rest[0], head, length, body)
-                .is_none()
-                && body.len() < length
-            {
-                return (done, first);
-            }
-            first = first.or(Some(rest[0] >> 4));
-            done += (head + length).min(rest.len());
-            self.way(side).rest = (head + length).saturating_sub(rest.len());
-        }
-        (done, first)
-    }
-
-    /// What there is to know of a packet; `None` where too little of it has come (or it is none).
-    fn packet(
-        &mut self,
-        side: Side,
-        start: u32,
-        kind: u8,
-        head: usize,
-        length: usize,
-        body: &[u8],
-    ) -> Option<()> {
-        match kind >> 4 {
-            CONNECT => {
-                let name = 2 + usize::from(u16_at(body, 0)?);
-                let version = *body.get(name)?;
-                self.connections[side.connection as usize].version5 = Some(version == 5);
-            }
-            SUBACK => {
-                // What was sent before is not for this subscriber, or comes as a retained message.
-                let set = self.way(side).set;
-                for (position, entry) in self.sets[set].iter().enumerate() {
-                    let published = self
-                        .flows
-                        .get(&entry.plan.flow)
-                        .map_or(0, |flow| flow.told.published);
-                    let way =
-                        &mut self.connections[side.connection as usize].ways[usize::from(side.is_second)];
-                    way.due[position] = way.due[position].max(published);
-                }
-            }
-            PUBLISH => return self.publish(side, start, kind, head, length, body),
-            _ => {}
-        }
-        Some(())
-    }
-
-    fn publish(
-        &mut self,
-        side: Side,
-        start: u32,
-        kind: u8,
-        head: usize,
-        length: usize,
-        body: &[u8],
-    ) -> Option<()> {
-        let topic_end = 2 + usize::from(u16_at(body, 0)?);
-        let topic = body.get(2..topic_end)?;
-        let set = self.way(side).set;
-        let is_it = |entry: &Entry| {
-            entry.plan.role != OwnRole::Answers
-                && entry.plan.topic.as_deref().map(str::as_bytes) == Some(topic)
-        };
-        let Some(position) = self.sets[set].iter().position(is_it) else {
-            return Some(());
-        };
-        let mut payload = topic_end + if kind & 6 == 0 { 0 } else { 2 };
-        let version5 = self.connections[side.connection as usize].version5;
-        if version5.unwrap_or(self.sets[set][position].plan.version5) {
-            let (bytes, properties) = variable(body.get(payload..)?)?;
-            payload += bytes + properties;
-        }
-        let shown = body.get(payload..)?;
-        let payload_bytes = length.checked_sub(payload)?;
-        let number = self.number(side, position, kind & 1 != 0, payload_bytes, shown);
-        let way = self.way(side);
-        if way.placed.len() == PLACED {
-            way.placed.pop_front();
-        }
-        way.last = Some(position);
-        way.placed.push_back(Placed {
-            start,
-            end: start.wrapping_add((head + length) as u32),
-            entry: position,
-            number,
-        });
-        Some(())
     }
 
     /// The number of a message with this payload, of which so much is `shown`.
@@ -472,6 +308,7 @@ impl Own {
         let Some(found) = next.or_else(under_way) else {
             // Kept by the broker for whoever subscribes later: no message of now.
             flow.told.unmatched += u32::from(!is_retained);
+            self.note_retained(side, position, is_retained);
             return None;
         };
         way.floor[position] = found.number + 1;
@@ -480,7 +317,7 @@ impl Own {
     }
 
     /// What a segment with payload is, once it is read.
-    fn tell(&mut self, side: Side, sequence: u32, length: usize, first: Option<u8>) -> Told {
+    fn tell(&mut self, side: Side, sequence: u32, length: usize, first: Option<Kind>) -> Told {
         let way = self.way(side);
         let (set, last) = (way.set, way.last);
         let mut inside = Vec::new();
@@ -497,13 +334,17 @@ impl Own {
         if !inside.is_empty() {
             return self.messages(set, &inside);
         }
+        let acknowledges = matches!(
+            first,
+            Some(Kind::Puback | Kind::Pubrec | Kind::Pubrel | Kind::Pubcomp)
+        );
         let entry = match (first, last) {
             // PUBREL, PINGREQ, PINGRESP go the way of messages or against it.
-            (Some(6 | 12 | 13), Some(last)) => Some(&self.sets[set][last]),
-            (Some(4..=7 | 12 | 13), _) => self.answered(side),
+            (Some(Kind::Pubrel | Kind::Pingreq | Kind::Pingresp), Some(last)) => Some(&self.sets[set][last]),
+            (Some(Kind::Pingreq | Kind::Pingresp), _) => self.answered(side),
+            _ if acknowledges => self.answered(side),
             _ => None,
         };
-        let acknowledges = matches!(first, Some(4..=7));
         let entry = entry.filter(|entry| entry.plan.qos > 0 || !acknowledges);
         Told {
             stream: entry.map_or(NO_STREAM, |entry| entry.data),
@@ -514,10 +355,9 @@ impl Own {
     /// A frame that holds these messages (and whether they began before it): it is a frame of the first one's stream.
     fn messages(&mut self, set: usize, inside: &[(Placed, bool)]) -> Told {
         let entries = &self.sets[set];
+        // What bears no number of its publisher (a retained message, a stranger's) is in the network all the same.
         let follows = |before: &Placed, after: &Placed| {
-            before.entry == after.entry
-                && after.number.is_some()
-                && after.number == before.number.map(|number| number + 1)
+            before.entry == after.entry && after.number == before.number.map(|number| number + 1)
         };
         let (primary, continued) = inside[0];
         let begins = match inside.get(1) {
@@ -551,7 +391,7 @@ impl Own {
             stream,
             found: Found {
                 first: named.number.map(|number| (flow, number)),
-                count: if named.number.is_some() { begun as u32 } else { 0 },
+                count: begun as u32,
                 continued,
             },
         }
@@ -563,22 +403,6 @@ fn undeclared() -> Told {
         stream: NO_STREAM,
         found: Found::default(),
     }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
-}
-
-/// A variable byte integer (MQTT 5.0, section 1.5.5): its bytes and its value.
-fn variable(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut value = 0usize;
-    for (index, byte) in bytes.iter().take(4).enumerate() {
-        value |= usize::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            return Some((index + 1, value));
-        }
-    }
-    None
 }
 
 #[cfg(test)]

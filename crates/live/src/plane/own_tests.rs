@@ -1,4 +1,4 @@
-use super::super::packet::{Key, TCP, TcpSegment, UDP};
+use super::super::packet::{TCP, TcpSegment, UDP};
 use super::*;
 
 const DATA: u32 = 10;
@@ -19,15 +19,19 @@ fn entry(flow: u32, role: OwnRole, topic: Option<&str>) -> Entry {
     }
 }
 
+fn key(protocol: u8, source_port: u16) -> Key {
+    Key {
+        source: 1,
+        destination: 2,
+        protocol,
+        source_port,
+        destination_port: 4,
+    }
+}
+
 fn packet(tcp: Option<(u32, bool)>, payload: &[u8]) -> Ipv4<'_> {
     Ipv4 {
-        key: Key {
-            source: 1,
-            destination: 2,
-            protocol: if tcp.is_some() { TCP } else { UDP },
-            source_port: 3,
-            destination_port: 4,
-        },
+        key: key(if tcp.is_some() { TCP } else { UDP }, 3),
         dscp: 0,
         identification: 0,
         more_fragments: false,
@@ -81,8 +85,9 @@ impl Rig {
         let there = add(OwnRole::Source, true);
         let back = add(OwnRole::Answers, false);
         let onward = add(OwnRole::Onward, true);
-        let first = own.open(there, None);
-        let sides = [first, own.open(back, Some(first)), own.open(onward, None)];
+        let first = own.open(there, key(TCP, 3), None);
+        let back = own.open(back, key(TCP, 3).reversed(), Some(first));
+        let sides = [first, back, own.open(onward, key(TCP, 5), None)];
         Self {
             own,
             sides,
@@ -90,10 +95,18 @@ impl Rig {
         }
     }
 
+    /// A SYN, so that nothing of the direction is missed.
+    fn open(&mut self, side: usize) {
+        self.own
+            .judge(self.sides[side], &packet(Some((self.at[side] - 1, true)), &[]), 0);
+    }
+
     fn send(&mut self, side: usize, bytes: &[u8]) -> Told {
-        let told = self
-            .own
-            .judge(self.sides[side], &packet(Some((self.at[side], false)), bytes));
+        let told = self.own.judge(
+            self.sides[side],
+            &packet(Some((self.at[side], false)), bytes),
+            u64::from(self.at[side]),
+        );
         self.at[side] += bytes.len() as u32;
         told
     }
@@ -150,13 +163,19 @@ fn who_subscribes_late_gets_none_of_what_was_sent_before() {
     // A retained message is none of now.
     let mut kept = publish("a", b"on", 0, true);
     kept[0] |= 1;
-    assert_eq!(first(rig.send(2, &kept)), (DATA, None, 0));
+    // It is in the network all the same: it counts as an arrival.
+    assert_eq!(first(rig.send(2, &kept)), (DATA, None, 1));
     rig.send(0, &publish("a", b"on", 0, true));
     assert_eq!(
         rig.send(2, &publish("a", b"on", 0, true)).found.first,
         Some((0, 4))
     );
-    assert_eq!(rig.own.report().flows[&0].unmatched, 0);
+    let report = rig.own.report();
+    assert_eq!(report.flows[&0].unmatched, 0);
+    assert_eq!(
+        report.ends.iter().map(|end| end.retained).collect::<Vec<_>>(),
+        [1]
+    );
 }
 
 #[test]
@@ -184,7 +203,7 @@ fn answers_belong_to_the_flow_that_was_published_last() {
     let mut rig = Rig::new();
     let bare = |rig: &mut Rig| {
         rig.own
-            .judge(rig.sides[1], &packet(Some((rig.at[1], false)), &[]))
+            .judge(rig.sides[1], &packet(Some((rig.at[1], false)), &[]), 0)
             .stream
     };
     assert_eq!(bare(&mut rig), NO_STREAM);
@@ -250,18 +269,122 @@ fn messages_of_one_segment_are_counted_and_those_of_other_flows_written_down() {
 #[test]
 fn a_connection_that_is_encrypted_is_told() {
     let mut rig = Rig::new();
-    rig.own.judge(rig.sides[0], &packet(Some((999, true)), &[]));
+    rig.open(0);
     assert_eq!(rig.send(0, &[22, 3, 1, 2, 0, 1, 0, 1]).stream, NO_STREAM);
     rig.send(0, &[22, 3, 3, 0, 40, 1]);
     assert_eq!(rig.own.report().flows[&0].encrypted, 1);
 }
 
 #[test]
+fn bytes_that_are_no_mqtt_end_what_can_be_read_of_a_connection() {
+    for garbage in [
+        &b"GET / HTTP/1.1"[..],
+        &[0x36, 4, 0, 1, b'a', 0],
+        &[0x30, 4, 0, 9, b'a', 0],
+        &[0xc0, 1, 0],
+    ] {
+        let mut rig = Rig::new();
+        rig.open(0);
+        rig.send(0, &connect(4));
+        assert_eq!(
+            rig.send(0, &publish("a", b"1", 0, false)).found.first,
+            Some((0, 0))
+        );
+        let at = u64::from(rig.at[0]);
+        rig.send(0, garbage);
+        // What would be a message is none: the broker has closed the connection.
+        let told = rig.send(0, &publish("a", b"2", 0, false));
+        assert_eq!((told.stream, told.found.first), (NO_STREAM, None), "{garbage:?}");
+        let report = rig.own.report();
+        let (unread, bytes) = (&report.unread[0], (garbage.len() + 6) as u64);
+        assert_eq!(
+            (unread.source_port, unread.destination_port, &unread.flows[..]),
+            (3, 4, &[0][..])
+        );
+        assert_eq!(
+            (unread.bytes, unread.first_ns, report.flows[&0].published),
+            (bytes, at, 1)
+        );
+        rig.own.reset_counts();
+        assert_eq!(rig.own.report().unread, []);
+        // Another connection on the same ports is another one.
+        rig.open(0);
+        rig.send(0, &connect(4));
+        assert_eq!(
+            rig.send(0, &publish("a", b"3", 0, false)).found.first,
+            Some((0, 1))
+        );
+    }
+}
+
+#[test]
+fn a_connection_that_begins_with_something_else_is_not_read() {
+    let mut rig = Rig::new();
+    rig.open(0);
+    assert_eq!(rig.send(0, &publish("a", b"1", 0, false)).stream, NO_STREAM);
+    assert_eq!(rig.own.report().unread.len(), 1);
+}
+
+#[test]
+fn where_a_segment_was_missed_the_next_packet_is_read() {
+    let mut rig = Rig::new();
+    rig.open(0);
+    rig.send(0, &connect(4));
+    rig.at[0] += 2920;
+    rig.send(0, &[0; 40]);
+    assert_eq!(
+        rig.send(0, &publish("a", b"1", 0, false)).found.first,
+        Some((0, 0))
+    );
+    assert_eq!(rig.own.report().unread[0].bytes, 40);
+}
+
+#[test]
+fn an_alias_stands_for_the_topic_it_was_given_with() {
+    let mut rig = Rig::new();
+    let aliased = |topic: &str, alias: u8, payload: u8| {
+        let mut bytes = vec![0x30, (topic.len() + 7) as u8, 0, topic.len() as u8];
+        bytes.extend(topic.as_bytes());
+        bytes.extend([3, 0x23, 0, alias, payload]);
+        bytes
+    };
+    for (number, topic) in ["a", "", ""].iter().enumerate() {
+        let told = rig.send(0, &aliased(topic, 7, number as u8));
+        assert_eq!(told.found.first, Some((0, number as u32)));
+    }
+    for (topic, stream) in [
+        ("other", NO_STREAM),
+        ("", NO_STREAM),
+        ("b", DATA + 1),
+        ("", DATA + 1),
+    ] {
+        assert_eq!(rig.send(0, &aliased(topic, 8, 1)).stream, stream);
+    }
+    assert_eq!(rig.own.report().unread, []);
+    // Nobody knows what this one is.
+    assert_eq!(rig.send(0, &aliased("", 9, 1)).stream, NO_STREAM);
+    assert_eq!(rig.own.report().unread.len(), 1);
+}
+
+#[test]
+fn the_qos_of_messages_is_counted_for_each_end() {
+    let mut rig = Rig::new();
+    rig.send(0, &publish("a", b"1", 2, true));
+    rig.send(2, &publish("a", b"1", 1, true));
+    rig.send(2, &publish("a", b"1", 1, true));
+    let ends = rig.own.report().ends;
+    assert_eq!(
+        ends.iter().map(|end| (end.flow, end.qos)).collect::<Vec<_>>(),
+        [(0, [0, 2, 1])]
+    );
+}
+
+#[test]
 fn datagrams_are_counted() {
     let mut own = Own::default();
     let set = own.add(None, entry(5, OwnRole::Source, None));
-    let side = own.open(set, None);
-    let told = [0, 1].map(|_| own.judge(side, &packet(None, b"any")));
+    let side = own.open(set, key(UDP, 3), None);
+    let told = [0, 1].map(|_| own.judge(side, &packet(None, b"any"), 0));
     assert_eq!(
         told.map(first),
         [(DATA + 5, Some((5, 0)), 1), (DATA + 5, Some((5, 1)), 1)]
@@ -273,7 +396,7 @@ proptest::proptest! {
     fn outside_bytes_never_panic(parts in proptest::collection::vec((proptest::num::u32::ANY, proptest::collection::vec(proptest::num::u8::ANY, 0..80)), 0..30)) {
         let mut rig = Rig::new();
         for (number, (at, bytes)) in parts.iter().enumerate() {
-            rig.own.judge(rig.sides[number % 3], &packet(Some((*at, false)), bytes));
+            rig.own.judge(rig.sides[number % 3], &packet(Some((*at, false)), bytes), 0);
         }
     }
 }

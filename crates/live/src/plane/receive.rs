@@ -227,7 +227,8 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         let judgement = if probing {
             probe(packet)
         } else {
-            self.judge(packet, wire.0)
+            let now_ns = stamp.saturating_sub(self.lanes[index].origin);
+            self.judge(packet, wire.0, now_ns)
         };
         let route = if judgement.stream != NO_STREAM {
             Route::Tree(StreamId(judgement.stream))
@@ -274,13 +275,13 @@ impl<I: Inlet, O: Handover, const CAPTURE: bool> Plane<I, O, CAPTURE> {
         }
     }
 
-    fn judge(&mut self, packet: &Ipv4<'_>, wire: u32) -> Judgement {
+    fn judge(&mut self, packet: &Ipv4<'_>, wire: u32, now_ns: u64) -> Judgement {
         if packet.later_fragment
             && let Some(judgement) = self.fragments.find(packet)
         {
             return judgement;
         }
-        let judgement = self.flows.judge(packet, wire);
+        let judgement = self.flows.judge(packet, wire, now_ns);
         if packet.more_fragments && !packet.later_fragment {
             self.fragments.remember(packet, judgement);
         }
