@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -218,3 +219,105 @@ def test_a_frame_with_messages_of_two_flows_counts_for_both() -> None:
     seen = complete(laid, frames(laid, way([3])), joined=[joined])
     both = [(name, n) for name, n in seen.frames.select("name", "sequence").iter_rows() if "publish" in name]
     assert both == [("f/publish", 3), ("g/publish", 7)]
+
+
+def told_of(laid: Plan, table: pl.DataFrame, **own_part: Any) -> own.Seen:
+    live = {"own": {"flows": {"0": {}}, **own_part}, "measured_ns": 10**12}
+    return own.complete(laid, name_streams(laid, table), nothing(), live)
+
+
+def end(laid: Plan, source: str, destination: str, qos: tuple[int, int, int], retained: int = 0) -> dict[str, Any]:
+    addresses = laid.addresses
+    ends = {"source": addresses[source], "destination": addresses[destination]}
+    return {"flow": 0, **ends, "qos": list(qos), "retained": retained}
+
+
+WHOLE = list(range(100, 1100))
+"""Numbers of a message every 10 ms from the end of the warm-up (1 s) on, for the 10 s of the run."""
+
+
+def unread(laid: Plan, at_ns: int, flows: list[int], source: str = "a", destination: str = "b") -> list[dict[str, Any]]:
+    ends = {"source": laid.addresses[source], "destination": laid.addresses[destination]}
+    times = {"first_ns": at_ns, "last_ns": at_ns}
+    return [{**ends, "source_port": 5555, "destination_port": 1883, "flows": flows, "bytes": 40, **times}]
+
+
+def test_a_connection_that_could_not_be_read_makes_its_flows_unmeasured_and_is_named() -> None:
+    laid = plan()
+    table = frames(laid, way(WHOLE))
+    seen = told_of(laid, table, unread=unread(laid, 5_250 * MS, [0]))
+    (note,) = seen.notes
+    assert "Messages of 'f' to 'c' are not all measured: 40 bytes from a to b could not be read as MQTT" in note
+    assert "the first at 4.250 s (connection of program 'app' on a, 10.0.0.1:5555 to 10.0.0.2:1883)" in note
+    assert list(seen.unread) == [("f", "c")]
+    # The program that receives: only itself.
+    assert list(told_of(laid, table, unread=unread(laid, 5_250 * MS, [0], "c", "b")).unread) == [("f", "c")]
+    # Of nothing that it carried: told, and what came is measured. Before the measured time: told. After it: nobody's loss.
+    other = told_of(laid, table, unread=unread(laid, 5_250 * MS, []))
+    assert other.unread == {} and "none of its messages are measured" in other.notes[0]
+    early = told_of(laid, table, unread=unread(laid, 1, [0]))
+    assert early.unread == {} and "before the measured time" in early.notes[0]
+    assert told_of(laid, table, unread=unread(laid, 11_000 * MS, [0])).notes == []
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (WHOLE, None),
+        # Its clock is a little slow.
+        (WHOLE[:950], None),
+        (WHOLE[:400], "published 400 of the 1,000 messages of 'f' that its period allows in the measured time, none after 3.990 s"),
+        (WHOLE[600:], "published 400 of the 1,000 messages of 'f' that its period allows in the measured time, the first one at 6.000 s"),
+        (WHOLE[:100] + WHOLE[800:], "published 300 of the 1,000 messages of 'f' that its period allows in the measured time, none after 0.990 s until 8.000 s"),
+        (WHOLE[::2], "published 500 of the 1,000 messages of 'f' that its period allows in the measured time. "),
+        ([0, 1], "published 0 of the 1,000 messages of 'f' that its period allows in the measured time."),
+    ],
+)  # fmt: skip
+def test_a_program_that_sends_less_than_its_period_allows_is_told(numbers: list[int], said: str | None) -> None:
+    laid = plan()
+    seen = told_of(laid, frames(laid, way(numbers)))
+    assert seen.notes == [] if said is None else f"The program 'app' on a {said}" in seen.notes[0]
+    assert seen.unread == {}
+
+
+@pytest.mark.parametrize("pattern", ["poisson", "sporadic"])
+def test_who_has_no_period_has_no_number_of_messages_to_send(pattern: str) -> None:
+    laid = build_plan(load(TEXT.replace("PROGRAMS", f"[a, c], pattern: {pattern}")))
+    assert told_of(laid, frames(laid, way(WHOLE[:10]))).notes == []
+
+
+def test_who_subscribes_late_is_told_to_be_owed_less() -> None:
+    laid = plan()
+    (note,) = told_of(laid, frames(laid, way(WHOLE, delivered=WHOLE[300:]))).notes
+    assert (
+        "The program 'app' on c got its first message of 'f' when 300 of the 1,000 of the measured time had been"
+        in note
+    )
+
+
+@pytest.mark.parametrize(
+    ("published", "delivered", "said"),
+    [
+        ((0, 9, 0), (0, 9, 0), []),
+        ((9, 0, 0), (9, 0, 0), ["a publishes messages of 'f' at QoS 0 where the flow declares QoS 1"]),
+        ((0, 0, 9), (0, 9, 0), ["a publishes messages of 'f' at QoS 2 where"]),
+        ((4, 5, 0), (4, 5, 0), ["a publishes messages of 'f' at QoS 0 (4 of 9) where"]),
+        ((0, 9, 0), (9, 0, 0), ["c gets messages of 'f' at QoS 0 by its subscription where the flow declares QoS 1"]),
+        ((0, 0, 9), (0, 0, 9), ["a publishes messages of 'f' at QoS 2 where", "c gets messages of 'f' at QoS 2 by"]),
+    ],
+)
+def test_another_qos_than_declared_is_told_of_who_chose_it(
+    published: tuple[int, int, int], delivered: tuple[int, int, int], said: list[str]
+) -> None:
+    laid = build_plan(load(TEXT.replace("PROGRAMS", "[a, c], qos: 1")))
+    ends = [end(laid, "b", "c", delivered), end(laid, "a", "b", published)]
+    notes = told_of(laid, frames(laid, way(WHOLE)), ends=ends).notes
+    assert len(notes) == len(said)
+    assert all(any(words in note for note in notes) for words in said), notes
+
+
+def test_retained_messages_alone_are_called_so() -> None:
+    laid = plan()
+    ends = [end(laid, "b", "c", (1, 0, 0), retained=1)]
+    (note,) = told_of(laid, frames(laid, way(WHOLE, delivered=[])), ends=ends).notes
+    assert "only 1 retained came to the program on c" in note

@@ -140,7 +140,7 @@ def test_messages_that_could_not_be_told_apart_are_not_called_met(tmp_path: Path
     prediction = predict(plan_of(load(written(tmp_path, "{mqtt: {broker: h2}}", text=text))))
     flow = prediction.plan.scenario.flows[0]
     for guesses in ({}, {("alarm", "h3"): "which ones is a guess"}):
-        measured: Any = SimpleNamespace(guesses=guesses)
+        measured: Any = SimpleNamespace(guesses=guesses, unread={})
         entry = Entry(Results(prediction, None, measured), flow, "h3", {}, {}, {}, by_method(prediction), [], True, {})
         figures = {
             "deadline_us": 20_000.0 if deadline else None,
@@ -154,3 +154,18 @@ def test_messages_that_could_not_be_told_apart_are_not_called_met(tmp_path: Path
         is_required = bool(qos or deadline)
         assert entry.verdict(told) == ("unmeasured" if guesses and is_required else "met")
         assert told["decides"] == bool(guesses and is_required)
+
+
+@pytest.mark.parametrize("deadline", [", deadline: 20 ms", ""])
+def test_messages_of_which_some_could_not_be_read_are_not_called_met(tmp_path: Path, deadline: str) -> None:
+    text = TEXT.replace(", deadline: 20 ms, priority: 6", deadline)
+    prediction = predict(plan_of(load(written(tmp_path, "{mqtt: {broker: h2}}", text=text))))
+    flow = prediction.plan.scenario.flows[0]
+    for unread in ({}, {("alarm", "h3"): "40 bytes could not be read as MQTT"}):
+        measured: Any = SimpleNamespace(guesses={}, unread=unread)
+        entry = Entry(Results(prediction, None, measured), flow, "h3", {}, {}, {}, by_method(prediction), [], True, {})
+        told = {"deadline_us": 20_000.0 if deadline else None, "lost": 0, "risk": None, "late": 0, "late_by": None}
+        told |= {"exceeded_by": [], "received": 20, "decides": bool(deadline), "end_to_end_us": {"bound": 1_000.0}}
+        assert entry.verdict(told) == ("unmeasured" if unread else "met")
+        # What nobody requires does not decide about the run.
+        assert told["decides"] == bool(deadline)

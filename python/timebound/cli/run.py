@@ -37,6 +37,10 @@ TakeInterface = Annotated[
 ]
 
 
+MOST_NOTES = 8
+"""Notes on what was measured that the terminal shows."""
+
+
 def register(app: App) -> None:
     """Adds the verb."""
     app.command(run)
@@ -116,6 +120,11 @@ def execute(
         stderr(f"What it had measured is kept in {done.folder}.")
     for note in interrupted_notes(done.summary.get("search_interrupted")):
         stderr(note)
+    notes = done.summary.get("measured_notes", [])
+    for note in notes[:MOST_NOTES]:
+        stderr(f"note: {note}")
+    if len(notes) > MOST_NOTES:
+        stderr(f"{len(notes) - MOST_NOTES} more notes in {done.folder / 'summary.json'}")
     for entry in done.summary.get("failed_programs", []):
         stderr(f"program failed: {failed_words(entry)}")
     for violation in done.summary["violations"][:10]:

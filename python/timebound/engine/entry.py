@@ -243,6 +243,9 @@ class Entry:
             # Any of its messages may have been another one, late or lost.
             entry["decides"] = True
             return "unmeasured"
+        if measured is not None and (self.flow.name, self.receiver) in measured.unread:
+            entry["decides"] = entry["decides"] or is_owed
+            return "unmeasured"
         return "met"
 
 

@@ -45,7 +45,9 @@ class Measured:
     guesses: short.Guesses = field(default_factory=dict)
     """What is not certain of messages without room for a number, or of programs."""
     unseen: list[str] = field(default_factory=list)
-    """Which messages of programs were not seen."""
+    """Which messages of programs were not seen, and what of them is not as declared."""
+    unread: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(flow, receiver) -> why not all of its messages could be read."""
 
     def unsent(self, plan: Plan) -> Counter[str]:
         """Messages of each flow that were released while their client had no connection to send them on. A publisher that was told to stop, or to
@@ -107,6 +109,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         precision=_precision(folder / "lateness.csv", warm_up),
         guesses={**guesses, **seen.guesses},
         unseen=seen.notes,
+        unread=seen.unread,
         answers=answers(folder, {flow.topic: flow.name for flow in plan.scenario.flows if flow.asks}, warm_up, live),
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timebound.engine import records, short
+from timebound.engine import own_said, records, short
 from timebound.scenario.model import Flow, MqttStack
 from timebound.stacks import Plan
 
@@ -30,8 +30,10 @@ class Seen:
     first: dict[tuple[str, str], int | None] = field(default_factory=dict)
     """(flow, receiver) of programs -> the first message that came there, None where none did: whoever has not subscribed yet is owed none."""
     guesses: short.Guesses = field(default_factory=dict)
+    unread: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(flow, receiver) -> why not all of its messages could be read."""
     notes: list[str] = field(default_factory=list)
-    """What was not seen."""
+    """What was not seen, or is not as declared."""
 
 
 def complete(plan: Plan, frames: pl.DataFrame, endpoints: pl.DataFrame, live: Mapping[str, Any]) -> Seen:
@@ -44,7 +46,11 @@ def complete(plan: Plan, frames: pl.DataFrame, endpoints: pl.DataFrame, live: Ma
     for number, leg in enumerate(plan.legs):
         flow = flows[leg.flow]
         if flow.programs:
-            _Leg(plan, flow, number, leg.receivers, told.get("flows", {}).get(str(number)) or {}, seen).complete()
+            kept = {name: own_said.retained(plan, number, name, live) for name in leg.receivers}
+            _Leg(plan, flow, number, kept, told.get("flows", {}).get(str(number)) or {}, seen).complete()
+    said = own_said.say(plan, seen.endpoints, live)
+    seen.unread = said.unread
+    seen.notes += said.notes
     return seen
 
 
@@ -66,7 +72,8 @@ class _Leg:
     plan: Plan
     flow: Flow
     number: int
-    receivers: tuple[str, ...]
+    receivers: Mapping[str, int]
+    """With how many messages came there that the broker had kept from before."""
     told: Mapping[str, int]
     seen: Seen
 
@@ -86,7 +93,8 @@ class _Leg:
             if receiver in self.flow.programs:
                 self.seen.first[self.flow.name, receiver] = came["sequence"].min() if came.height else None  # type: ignore[assignment]
                 if came.is_empty():
-                    self._note(f"none came to the program on {receiver}")
+                    kept = self.receivers[receiver]
+                    self._note(f"{f'only {kept:,} retained' if kept else 'none'} came to the program on {receiver}")
             if self.flow.is_own or receiver in self.flow.programs:
                 certain = self._receive(receiver, came)
                 self._judge(receiver, certain, own, came)
@@ -170,7 +178,7 @@ class _Leg:
         stack = self.plan.scenario.stack
         where = "in datagrams to its port"
         if isinstance(stack, MqttStack):
-            where = f"on the topic {self.flow.topic!r}, in MQTT without TLS and topic aliases, to or from the port of its broker"
+            where = f"on the topic {self.flow.topic!r}, in MQTT without TLS, to or from the port of its broker"
         encrypted = self.told.get("encrypted") or 0
         seen = f" ({encrypted} connections were encrypted)" if encrypted else ""
         self.seen.notes.append(f"Messages of {self.flow.name!r} are not measured: {what} {where}{seen}.")

@@ -105,6 +105,7 @@ def summarise(results: Results) -> dict[str, Any]:
         precision = {**precision, "verdict": "disturbed", "reasons": [*precision["reasons"], *why]}
     positions = layout(scenario)
     simulation = results.simulation
+    measured_notes = [] if measured is None else [*measured.unseen, *measured.guesses.values()]
     interrupted = simulation.evaluations if simulation is not None and simulation.is_interrupted else None
     return {
         "schema": SCHEMA,
@@ -121,7 +122,7 @@ def summarise(results: Results) -> dict[str, Any]:
                 *effort_notes(prediction.looked_at),
                 *joined_notes(flows),
                 *disturbed.notes(flows),
-                *([] if measured is None else [*measured.unseen, *measured.guesses.values()]),
+                *measured_notes,
                 *interrupted_notes(interrupted),
                 *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None),
             ],
@@ -154,6 +155,7 @@ def summarise(results: Results) -> dict[str, Any]:
         "orders": [] if measured is None else measured.live.get("lifecycle", []),
         "verdict": overall(flows, precision, violations),
         "violations": violations,
+        "measured_notes": measured_notes,
         "explained": explain.summary_of(prediction, flows),
         "brokers": stages.brokers(prediction),
         "assumptions": assumptions,

@@ -27,7 +27,7 @@ HEADLINE = {
     "violated": "Violated: a latency lies above its bound",
     "disturbed": "Disturbed: this machine could not measure precisely enough",
     "unbounded": "Unbounded: no finite worst case exists",
-    "unmeasured": "Unmeasured: not every flow had a message in the measured time, or messages could not be told apart",
+    "unmeasured": "Unmeasured: not every flow had a message in the measured time, or messages could not be told apart or read",
     "failed": "Failed: the emulation, or a program of it, did not reach its end",
 }
 
@@ -97,6 +97,11 @@ def sentence(run: Run) -> str:
         return f"What the scenario asks for did not run: {run.failed_programs[0]}."
     if run.verdict == "failed":
         return "It was interrupted or broke off; what was recorded until then is shown."
+    if run.verdict == "unmeasured":
+        unmeasured = [flow for flow in flows if flow.verdict == "unmeasured"]
+        plural = "was" if len(unmeasured) == 1 else "were"
+        first = f", first {unmeasured[0].name}" if unmeasured else ""
+        return f"{count_text(len(unmeasured))} of {count_text(len(flows))} flows {plural} not measured, or not to the end{first}. The notes say why."
     if run.verdict != "met":
         return (
             "This version of the report does not know the verdict of this run; the figures below speak for themselves."

@@ -1,0 +1,213 @@
+"""What is to be said of programs that are clients of flows: what of them could not be read, how much of what they declare they sent, and at which QoS."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from timebound.engine import records
+from timebound.scenario.model import Flow
+from timebound.stacks import Plan
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FEW = 0.9
+"""A program that sends less than this share of what its period allows has pauses that are more than those of its own clock."""
+
+
+@dataclass(slots=True)
+class Said:
+    """Notes, and what makes a flow unmeasured at a receiver: (flow, receiver) -> why."""
+
+    notes: list[str] = field(default_factory=list)
+    unread: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def say(plan: Plan, endpoints: pl.DataFrame, live: Mapping[str, Any]) -> Said:
+    """`endpoints`: with the messages of programs; `live`: what the data plane said in the end (`live.json`)."""
+    told = live.get("own") or {}
+    programs = _Programs(plan)
+    said = Said()
+    _unread(programs, told.get("unread") or [], said)
+    said.notes += _qualities(programs, told.get("ends") or [])
+    stopped = {order["node"] for order in live.get("lifecycle") or []}
+    span_ns = min(plan.scenario.run.duration_ns, live.get("measured_ns", 0) - plan.scenario.run.warm_up_ns)
+    for number, leg in enumerate(plan.legs):
+        flow = programs.flows[leg.flow]
+        if flow.programs:
+            mine = endpoints.filter(pl_is(number))
+            said.notes += _Pace(programs, flow, mine, span_ns).say(leg.receivers, stopped)
+    said.notes = list(dict.fromkeys(said.notes))
+    return said
+
+
+def retained(plan: Plan, number: int, receiver: str, live: Mapping[str, Any]) -> int:
+    """How many messages that the broker had kept came to a receiver of a flow."""
+    ends = (live.get("own") or {}).get("ends") or []
+    there = plan.addresses[receiver]
+    return sum(end["retained"] for end in ends if end["flow"] == number and end["destination"] == there)
+
+
+def pl_is(number: int) -> pl.Expr:
+    """Rows of one flow number."""
+    import polars as pl
+
+    return pl.col("flow") == number
+
+
+@dataclass(slots=True)
+class _Programs:
+    plan: Plan
+    flows: dict[str, Flow] = field(init=False)
+    nodes: dict[str, str] = field(init=False)
+    """Address -> node."""
+
+    def __post_init__(self) -> None:
+        self.flows = {flow.name: flow for flow in self.plan.scenario.flows}
+        self.nodes = {str(address): node for node, address in self.plan.addresses.items()}
+
+    def flow(self, number: int) -> Flow:
+        return self.flows[self.plan.legs[number].flow]
+
+    def name(self, node: str) -> str:
+        """`program app of h1`, or less where several could be meant."""
+        stated = next((host.programs for host in self.plan.scenario.hosts if host.name == node), ())
+        return f"program {stated[0].name!r} on {node}" if len(stated) == 1 else f"program on {node}"
+
+    def owner(self, ends: Iterable[str], numbers: Iterable[int]) -> str | None:
+        """Which of two nodes has the program."""
+        own = {node for number in numbers for node in self.flow(number).programs}
+        return next((node for node in ends if node in own), None)
+
+
+def _unread(programs: _Programs, connections: list[dict[str, Any]], said: Said) -> None:
+    run = programs.plan.scenario.run
+    everyone = range(len(programs.plan.legs))
+    for each in connections:
+        if each["first_ns"] >= run.warm_up_ns + run.duration_ns:
+            continue
+        ends = [programs.nodes.get(each[end], each[end]) for end in ("source", "destination")]
+        node = programs.owner(ends, each["flows"] or everyone)
+        if node is None:
+            continue
+        at = (each["first_ns"] - run.warm_up_ns) / 1e9
+        when = f"at {at:.3f} s" if at >= 0 else "before the measured time"
+        which = f"{each['source']}:{each['source_port']} to {each['destination']}:{each['destination_port']}"
+        what = f"{each['bytes']:,} bytes from {ends[0]} to {ends[1]} could not be read as MQTT, the first {when} (connection of {programs.name(node)}, {which})"
+        if not each["flows"]:
+            said.notes.append(f"{what}: none of its messages are measured.")
+            continue
+        names = []
+        for number in each["flows"]:
+            flow, leg = programs.flow(number), programs.plan.legs[number]
+            here = leg.receivers if node == flow.source else [name for name in leg.receivers if name == node]
+            names += [f"{flow.name!r} to {receiver!r}" for receiver in here]
+            if each["last_ns"] >= run.warm_up_ns:
+                said.unread.update({(flow.name, receiver): what for receiver in here})
+        said.notes.append(f"Messages of {', '.join(names)} are not all measured: {what}.")
+
+
+def _qualities(programs: _Programs, ends: list[dict[str, Any]]) -> list[str]:
+    """Who uses another QoS than is declared: bounds are those of the declared one."""
+    published: dict[int, Counter[int]] = {}
+    addresses = programs.plan.addresses
+    for end in ends:
+        if end["source"] == addresses[programs.flow(end["flow"]).source]:
+            counts = published.setdefault(end["flow"], Counter())
+            counts.update({qos: count for qos, count in enumerate(end["qos"]) if count})
+    found = []
+    for end in ends:
+        flow, number = programs.flow(end["flow"]), end["flow"]
+        seen = {qos: count for qos, count in enumerate(end["qos"]) if count}
+        if end["source"] == addresses[flow.source]:
+            expected, node, verb = {flow.qos}, flow.source, "publishes"
+        else:
+            # A broker sends on at the lower of the publisher's and the subscriber's (MQTT 5.0, section 3.8.4).
+            expected = {min(qos, flow.qos) for qos in published.get(number) or {flow.qos: 1}}
+            node, verb = programs.nodes.get(end["destination"], ""), "gets"
+        other = {qos: count for qos, count in seen.items() if qos not in expected}
+        if not other or node not in flow.programs:
+            continue
+        kinds = " and ".join(f"QoS {qos}" for qos in other)
+        count, whole = sum(other.values()), sum(seen.values())
+        more = "" if count == whole else f" ({count:,} of {whole:,})"
+        why = "" if verb == "publishes" else " by its subscription"
+        found.append(
+            f"The {programs.name(node)} {verb} messages of {flow.name!r} at {kinds}{why}{more} where the flow declares QoS {flow.qos}: "
+            "bounds and acknowledgements were worked out for that one."
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """How much of what its period allows a program published, and from when on another one got it. Times count from the end of the warm-up."""
+
+    programs: _Programs
+    flow: Flow
+    rows: pl.DataFrame
+    """Messages of one sender, with run times."""
+    span_ns: int
+
+    def say(self, receivers: Iterable[str], stopped: set[str]) -> list[str]:
+        found = []
+        sent, kinds = self._sent(), self.rows["kind"]
+        owes = self.flow.is_own and self.flow.source not in stopped and bool((kinds == records.SENT).any())
+        if owes and (few := self._few(sent["time_ns"].to_list())):
+            found.append(few)
+        for receiver in receivers:
+            if receiver in self.flow.programs and receiver not in stopped and (late := self._late(receiver, sent)):
+                found.append(late)
+        return found
+
+    def _sent(self) -> pl.DataFrame:
+        import polars as pl
+
+        time = pl.col("time_ns") - self.programs.plan.scenario.run.warm_up_ns
+        rows = self.rows.filter(pl.col("kind") == records.SENT).with_columns(time)
+        return rows.filter(pl.col("time_ns").is_between(0, self.span_ns, closed="left")).sort("time_ns")
+
+    def _few(self, times: list[int]) -> str | None:
+        """Nothing of a flow that is not periodic: it has no number of messages to send. One of which no message was ever seen has its own note."""
+        flow, period = self.flow, self.flow.period_ns
+        if flow.pattern != "periodic" or self.span_ns <= 0:
+            return None
+        allowed = self.span_ns // period
+        least = (self.span_ns - flow.jitter_ns) // period
+        if len(times) >= FEW * least:
+            return None
+        program = self.programs.name(flow.source)
+        said = f"{len(times):,} of the {allowed:,} messages of {flow.name!r} that its period allows in the measured time{self._when(times)}."
+        return f"The {program} published {said}{' What is said of the flow holds for these.' if times else ''}"
+
+    def _when(self, times: list[int]) -> str:
+        """Where the longest silence was, if one is to be named."""
+        if not times:
+            return ""
+        edges = [0, *times, self.span_ns]
+        gap, start, end = max((end - start, start, end) for start, end in pairwise(edges))
+        if gap <= 2 * self.flow.period_ns + self.flow.jitter_ns:
+            return ""
+        if end == times[0]:
+            return f", the first one at {end / 1e9:.3f} s"
+        return f", none after {start / 1e9:.3f} s" + ("" if start == times[-1] else f" until {end / 1e9:.3f} s")
+
+    def _late(self, receiver: str, sent: pl.DataFrame) -> str | None:
+        """From when on a program got messages: it is owed none of before."""
+        import polars as pl
+
+        number = self.programs.plan.host_numbers()[receiver]
+        came = self.rows.filter((pl.col("kind") == records.RECEIVED) & (pl.col("receiver") == number))
+        if came.is_empty():
+            return None
+        before = sent.filter(pl.col("sequence") < came["sequence"].min()).height
+        if not before:
+            return None
+        return (
+            f"The {self.programs.name(receiver)} got its first message of {self.flow.name!r} when {before:,} of the {sent.height:,} of the measured time had been "
+            "published: it is owed none of those."
+        )
