@@ -117,7 +117,8 @@ def execute(
         print_flows(done.summary, written=True)
     if done.failure is not None:
         stderr(f"error: the emulation ended early: {done.failure}" + (f"\n  = hint: {done.hint}" if done.hint else ""))
-        stderr(f"What it had measured is kept in {done.folder}.")
+        has_measured = done.summary["precision"]["verdict"] != "not-run"
+        stderr(f"What it had measured is kept in {done.folder}." if has_measured else "Nothing of it was measured.")
     for note in interrupted_notes(done.summary.get("search_interrupted")):
         stderr(note)
     notes = done.summary.get("measured_notes", [])

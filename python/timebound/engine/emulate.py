@@ -28,6 +28,7 @@ RECONNECT_NS = 200_000_000
 SCHEMA = 1
 RUNNER = "timebound.sandbox"
 EXIT_OK, EXIT_HOST, EXIT_DISTURBED, EXIT_INTERRUPTED = 0, 3, 4, 130
+ENDED_AT_ONCE = "interrupted a second time, it was ended at once and wrote nothing down"
 
 Report = Callable[[dict[str, Any]], None]
 """Called with every event that the sandbox reports."""
@@ -248,7 +249,10 @@ def execute(plan: dict[str, Any], folder: Path, report: Report, pair: Pair | Non
                 stop_process(process, at_once=stopping > 1)
                 lines = event_lines(process)
         result.status = process.wait()
-        if result.status < 0:
+        if result.status < 0 and stopping > 1:
+            # Whatever it said of the way down is what we asked for.
+            result.failure, result.hint = ENDED_AT_ONCE, None
+        elif result.status < 0:
             result.failure = result.failure or f"the sandbox was ended by signal {-result.status}"
             result.status = 1
         if stopping:

@@ -236,9 +236,11 @@ class Entry:
             return "unsupported"
         if entry["end_to_end_us"]["bound"] is None:
             return "unbounded"
-        if self.results.measured is not None and entry["received"] is None and not self._is_seen(entry):
-            return "unmeasured"
         measured = self.results.measured
+        if measured is None and self.results.is_emulated:
+            return "unmeasured"
+        if measured is not None and entry["received"] is None and not self._is_seen(entry):
+            return "unmeasured"
         if is_owed and measured is not None and (self.flow.name, self.receiver) in measured.guesses:
             # Any of its messages may have been another one, late or lost.
             entry["decides"] = True

@@ -136,6 +136,7 @@ def run(
     folders.write_json(folder / "plan.json", prediction.network.declaration)
     emulation: Emulation | None = None
     interrupted = results.simulation is not None and results.simulation.is_interrupted
+    results.is_emulated = "emulate" in parts
     if "emulate" in parts and not interrupted:
         pair = None if machine is None else _meet(results, machine, progress)
         emulation = _emulate(results, folder, progress, rootless=rootless, take_interfaces=take_interfaces, pair=pair)
@@ -145,7 +146,8 @@ def run(
     manifest["precision"] = summary["precision"]
     if emulation is not None and emulation.failure is not None:
         manifest["failure"] = summary["failure"] = emulation.failure
-        summary["verdict"] = "failed" if summary["verdict"] == "met" else summary["verdict"]
+        if summary["verdict"] in ("met", "unmeasured"):
+            summary["verdict"] = "failed"
     if results.measured is not None and (ended := programs.failed(plan, results.measured.live, folder)):
         # What the scenario asks for was not there, or not to the end.
         summary["failed_programs"] = ended

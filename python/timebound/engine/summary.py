@@ -35,6 +35,8 @@ class Results:
     measured: Measured | None = None
     figures: Figures | None = None
     """Of a method that was asked for beside the bound."""
+    is_emulated: bool = False
+    """Was an emulation asked for? Without `measured` it came to nothing then."""
 
     def is_excused(self) -> bool:
         """Did something other than our network decide about latencies, so that none above its bound is our defect: a real switch that left

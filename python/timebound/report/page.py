@@ -16,7 +16,7 @@ from .packets import packets
 from .picture import picture
 from .run import Run, figure, text
 from .units import count_text, time_text
-from .words import HEADLINE, LIMITS, MEANINGS, METHOD, SYMBOL, headlines, known_verdict, sentence
+from .words import HEADLINE, LIMITS, MEANINGS, METHOD, SYMBOL, headlines, kept, known_verdict, sentence
 
 MOST_VIOLATIONS = 20
 
@@ -135,7 +135,8 @@ def _failure(run: Run) -> Markup | None:
         return el("p", f"{'; '.join(rest)}.", class_="note is-disturbed") if rest else None
     if not run.failure:
         return None
-    said = f"The emulation did not reach its end: {run.failure}. What was measured until then is shown."
+    measured = kept(run)
+    said = f"The emulation did not reach its end: {run.failure}. {measured[:1].upper()}{measured[1:]}"
     return el("p", el("strong", said), class_="note is-violated")
 
 

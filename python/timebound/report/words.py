@@ -68,6 +68,12 @@ def why_missed(flow: Flow) -> str:
     return f"{flow.name}: {'; '.join(parts)}" if parts else flow.name
 
 
+def kept(run: Run) -> str:
+    """What there is of an emulation that broke off."""
+    measured = run.precision.get("verdict") not in (None, "not-run")
+    return "what was measured until then is shown." if measured else "nothing of it was measured."
+
+
 def sentence(run: Run) -> str:
     """One sentence that says why the verdict is what it is."""
     flows = critical(run.flows)
@@ -96,7 +102,7 @@ def sentence(run: Run) -> str:
     if run.verdict == "failed" and run.failed_programs and not run.failure:
         return f"What the scenario asks for did not run: {run.failed_programs[0]}."
     if run.verdict == "failed":
-        return "It was interrupted or broke off; what was recorded until then is shown."
+        return f"It was interrupted or broke off; {kept(run)}"
     if run.verdict == "unmeasured":
         unmeasured = [flow for flow in flows if flow.verdict == "unmeasured"]
         plural = "was" if len(unmeasured) == 1 else "were"

@@ -1,0 +1,75 @@
+"""An emulation that broke off before it wrote anything down: nothing is measured, and every place says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from timebound.cli.app import execute
+from timebound.engine import emulate, runs
+from timebound.engine.progress import SILENT
+from timebound.scenario import load
+
+TEXT = """
+name: beside
+network:
+  nodes: {h[1-3]: host, s1: switch}
+  links: [[h[1-3], s1]]
+flows:
+  - {name: alarm, from: h1, to: h3, size: 64 B, period: 50 ms, deadline: 20 ms, priority: 6}
+  - {name: logs, from: h2, to: h3, size: 200 B, period: 50 ms, priority: 0}
+stack: udp
+run: {duration: 1 s, simulate: {duration: 100 ms, search: 0}}
+"""
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sandbox that is interrupted twice."""
+
+    @contextmanager
+    def process(plan_file: Path, log: int) -> Iterator[Any]:
+        yield SimpleNamespace(stdin=SimpleNamespace(write=len, flush=int), kill=int, wait=lambda: -9)
+
+    def events(process: Any) -> Iterator[dict[str, Any]]:
+        if left:
+            left.pop()
+            raise KeyboardInterrupt
+        yield {"event": "failed", "message": "told to stop"}
+
+    left = [1, 2]
+    monkeypatch.setattr(emulate, "sandbox_process", process)
+    monkeypatch.setattr(emulate, "event_lines", events)
+
+
+@pytest.mark.parametrize("verb", ["emulate", "run"])
+@pytest.mark.usefixtures("killed")
+def test_a_run_that_was_interrupted_twice_measured_nothing(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "beside.yaml"
+    file.write_text(TEXT)
+    folder = tmp_path / "run"
+    assert execute([verb, str(file), "--quiet", "-o", str(folder)]) == 130
+    said = capsys.readouterr().err
+    assert f"error: the emulation ended early: {emulate.ENDED_AT_ONCE}\nNothing of it was measured." in said
+    assert "kept in" not in said
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["verdict"], summary["failure"]) == ("failed", emulate.ENDED_AT_ONCE)
+    assert [flow["verdict"] for flow in summary["flows"]] == ["unmeasured"] * 2
+    page = (folder / "report.html").read_text()
+    assert "was measured until then" not in page and "nothing of it was measured" in page
+    assert f"The emulation did not reach its end: {emulate.ENDED_AT_ONCE}. Nothing of it was measured." in page
+
+
+def test_a_prediction_measures_nothing_and_keeps_its_verdict(tmp_path: Path) -> None:
+    file = tmp_path / "beside.yaml"
+    file.write_text(TEXT)
+    found = runs.figures_only(load(file), {"predict"}, SILENT)
+    assert [flow["verdict"] for flow in found["flows"]] == ["met", "met"]
