@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from timebound.scenario.closest import closest
 from timebound.scenario.context import Context
 from timebound.scenario.tree import Path, dotted
 from timebound.scenario.written import value_of
@@ -67,9 +67,9 @@ def _report(
         # A short form was made into a mapping that is not the one in the file: its keys are found by the shape alone.
         known = _keys(models.get(id(parent))) or _keys_at(shape, path[:-1])
         key = str(path[-1])
-        close = difflib.get_close_matches(key, known, 1, 0.55)
+        close = closest(key, known, 0.55)
         known_text = f"known keys: {', '.join(known)}" if known else "remove it"
-        hint = f"did you mean {close[0]!r}?" if close else known_text
+        hint = f"did you mean {close!r}?" if close else known_text
         above = [name for name in known if key in _keys_at(shape, (*path[:-1], name))]
         if len(above) == 1:
             hint = f"it belongs under {above[0]!r}"
@@ -161,8 +161,8 @@ def _worded(kind: str, details: dict[str, Any], error: Any, subject: Subject) ->
     if kind == "literal_error":
         expected = str(details["expected"])
         known = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
-        close = difflib.get_close_matches(str(error["input"]), known, 1, 0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"use one of: {', '.join(known)}"
+        close = closest(str(error["input"]), known, 0.5)
+        hint = f"did you mean {close!r}?" if close else f"use one of: {', '.join(known)}"
         return f"{_shown(error['input'])} is not possible here", hint
     if kind == "int_type" and isinstance(error["input"], str) and _MANY_DIGITS.fullmatch(error["input"]):
         return f"{_shown(error['input'])} is out of range", "use a number closer to 0"

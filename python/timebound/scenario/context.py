@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path as FilePath
 
+from timebound.scenario.closest import closest
 from timebound.scenario.names import RangeError, expand
 from timebound.scenario.problems import Place
 from timebound.scenario.tree import Mapping, Path, Sources, Tree, dotted, find
@@ -83,5 +83,5 @@ class Context:
 
 def close_to(name: str, known: Iterable[str], otherwise: str) -> str:
     """`did you mean 'h1'?`, or the other hint where nothing is close."""
-    close = difflib.get_close_matches(name, list(known)[:5000], 1, 0.6)
-    return f"did you mean {close[0]!r}?" if close else otherwise
+    close = closest(name, known)
+    return f"did you mean {close!r}?" if close else otherwise

@@ -6,15 +6,27 @@ appended to those of the included files; every other list is replaced.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping as AbstractMapping
+from itertools import islice
 from pathlib import Path as FilePath
 
 from timebound.scenario.builtin import suggest
+from timebound.scenario.closest import closest
 from timebound.scenario.files import instead_of_file
 from timebound.scenario.problems import OPTION, Place
-from timebound.scenario.tree import MOST_BYTES, Mapping, Scalar, Sequence, Sources, Tree, compose, decode, resolve_plain
+from timebound.scenario.tree import (
+    MOST_BYTES,
+    Mapping,
+    Scalar,
+    Sequence,
+    Sources,
+    TooManyProblemsError,
+    Tree,
+    compose,
+    decode,
+    resolve_plain,
+)
 
 _APPENDED = frozenset({("network", "links"), ("flows",), ("background",)})
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
@@ -43,6 +55,8 @@ def read(
             _set(tree, path, value, sources)
     settings = [(path, value) for path, value in settings if path[0] != "include"]
     tree = _Includer(file, sources).include(tree, file)
+    if sources.is_exhausted:
+        return None
     known = parameters_of(tree)
     for path, value in settings:
         if len(path) == 1 and path[0] in known:
@@ -83,6 +97,8 @@ class _Includer:
         parameters = parameters_of(tree)
         merged: Mapping | None = None
         for item in entry.items if isinstance(entry, Sequence) else [entry]:
+            if self.sources.is_exhausted:
+                break
             if not isinstance(item, Scalar) or item.value is None:
                 self.sources.problem(item.place, "include", "an include is the name of a file", "include: [base.yaml]")
                 continue
@@ -207,14 +223,19 @@ def _substitute_scalar(
         if found is not None:
             sources.unknown_value(node.place, f"parameter {name!r} refers to a parameter", "give it a plain value")
             return "0"
-        close = difflib.get_close_matches(name, parameters, 1)
-        known = ", ".join(parameters) or "none"
-        hint = f"did you mean ${{{close[0]}}}?" if close else f"declare it under parameters (declared: {known})"
+        close = closest(name, parameters)
+        known = ", ".join(islice(parameters, 8)) or "none"
+        more = f" and {len(parameters) - 8} more" if len(parameters) > 8 else ""
+        hint = f"did you mean ${{{close}}}?" if close else f"declare it under parameters (declared: {known}{more})"
         sources.unknown_value(node.place, f"unknown parameter {name!r}", hint)
         return "0"
 
     whole = _REFERENCE.fullmatch(node.text)
     alone = parameters.get(whole[1].strip()) if whole else None
+    references = _REFERENCE.findall(node.text)
+    grown = sum(len(parameters[name.strip()].text) for name in references if name.strip() in parameters)
+    if not sources.take(node.place, size=grown):
+        raise TooManyProblemsError
     node.text = _REFERENCE.sub(value, node.text)
     if alone is not None and not node.plain and "${" not in alone.text:
         node.value = alone.value  # `count: "${n}"`: YAML wants the quotes, and what is meant is the parameter's value
@@ -265,8 +286,9 @@ def _set(tree: Mapping, path: list[str], value: Tree, sources: Sources) -> None:
             index, used = _index_of(node, rest)
             if index is None:
                 names = [name for item in node.items if (name := _label(item))]
-                close = _turned(rest[0], names) or difflib.get_close_matches(rest[0], names, 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names[:8]) or 'none'}"
+                turned = _turned(rest[0], names)
+                close = turned[0] if turned else closest(rest[0], names)
+                hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(names[:8]) or 'none'}"
                 sources.problem(value.place, shown, f"nothing is called {rest[0]!r} in this list", hint)
                 return
             rest = rest[used:]

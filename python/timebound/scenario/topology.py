@@ -17,6 +17,7 @@ from xml.sax.saxutils import escape
 
 from timebound.scenario.context import Context
 from timebound.scenario.model import Scenario
+from timebound.scenario.names import MOST_NAMES
 from timebound.scenario.sources import read_file
 from timebound.scenario.topology_attributes import Reader, Stated
 from timebound.scenario.topology_formats import FormatError, RawGraph, parse_gml, parse_graphml, parse_json
@@ -24,6 +25,8 @@ from timebound.scenario.topology_names import name_of
 from timebound.scenario.tree import Path, find
 from timebound.scenario.units import SPEED_M_PER_S, propagation_ns
 
+MOST_EDGES = 200_000
+"""Both directions of a network's most links."""
 EARTH_KM = 6371.0088
 """Mean radius of the earth (IUGG)."""
 
@@ -108,6 +111,9 @@ def read_topology(
 
 
 def _topology(graph: RawGraph) -> Topology:
+    for what, found, most in (("nodes", graph.nodes, MOST_NAMES), ("links", graph.edges, MOST_EDGES)):
+        if len(found) > most:
+            raise FormatError(f"{len(found)} {what}, and a network has at most {most}", "name a smaller graph")
     names = _names(graph)
     nodes = [
         TopologyNode(names[key], _number(values, _LATITUDE, 90), _number(values, _LONGITUDE, 180))
@@ -199,13 +205,14 @@ def _by_air(a: TopologyNode, b: TopologyNode) -> float | None:
 def _names(graph: RawGraph) -> dict[str, str]:
     names: dict[str, str] = {}
     taken: set[str] = set()
+    next_number: dict[str, int] = {}
     for key, values in graph.nodes:
         if key in names:
             raise FormatError(f"duplicate node {key!r}", "give every node its own id")
-        base = name_of(key, values.get("name") or values.get("label"))
-        name, number = base, 2
+        base = name = name_of(key, values.get("name") or values.get("label"))
         while name in taken:
-            name, number = f"{base}-{number}", number + 1
+            number = next_number.get(base, 2)
+            name, next_number[base] = f"{base}-{number}", number + 1
         taken.add(name)
         names[key] = name
     return names

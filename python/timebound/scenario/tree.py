@@ -18,12 +18,16 @@ from timebound.scenario.problems import Place, Problem
 from timebound.scenario.written import Written
 
 MOST_BYTES = 2_000_000
+"""Of one file."""
+MOST_ALL_BYTES = 4_000_000
+"""Of a scenario: all files, each as often as it is included, and what is put in for parameters."""
 MOST_NODES = 150_000
+"""Values of one file."""
+MOST_ALL_NODES = 300_000
+"""Values of a scenario."""
 DEEPEST = 40
-_SMALLER = (
-    "write many alike nodes and flows as ranges (h[1-60], count: 20), or what is different in several files: include: [flows-1.yaml, flows-2.yaml] "
-    "(each may be as large)"
-)
+_RANGES = "write many alike nodes and flows as ranges (h[1-60], count: 20)"
+_SMALLER = f"{_RANGES}, or what is different in several files: include: [flows-1.yaml, flows-2.yaml] (each may be as large, two such in all)"
 
 _PARSER: Any = yaml.cyaml.__dict__["CParser"] if yaml.__with_libyaml__ else yaml.Loader
 """libyaml's parser; where PyYAML was built without it the slower one of the same events."""
@@ -83,6 +87,30 @@ class Sources:
         self.parametrised = False
         """Does `${` occur anywhere?"""
         self._unknown: set[Place] = set()
+        self._bytes = 0
+        self._values = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Is the budget of the scenario used up? Nothing more is to be read then."""
+        return self._bytes > MOST_ALL_BYTES or self._values > MOST_ALL_NODES
+
+    def take(self, place: Place, *, size: int = 0, values: int = 0) -> bool:
+        """Counts on the budget of the scenario; False, with a problem said once, where that is used up."""
+        was_exhausted = self.is_exhausted
+        self._bytes += size
+        self._values += values
+        if not self.is_exhausted:
+            return True
+        if not was_exhausted:
+            what = f"{MOST_ALL_BYTES} bytes" if self._bytes > MOST_ALL_BYTES else f"{MOST_ALL_NODES} values"
+            self.problem(
+                place,
+                "",
+                f"the scenario has more than {what} with all that is included and put in for parameters",
+                f"{_RANGES}, and include each file once",
+            )
+        return False
 
     def add(self, file: str, text: str) -> None:
         """Remembers a source."""
@@ -153,6 +181,8 @@ def decode(data: bytes, file: str, sources: Sources) -> str | None:
 
 def compose(text: str, file: str, sources: Sources) -> Tree | None:
     """The tree of a text; `None` with at least one problem where there is none."""
+    if not sources.take(Place(file), size=len(text)):
+        return None
     sources.add(file, text)
     private = _PRIVATE.search(text)
     if private is not None:
@@ -180,7 +210,8 @@ def compose(text: str, file: str, sources: Sources) -> Tree | None:
         return None
     if tree is None:
         sources.problem(Place(file), "", "the file is empty", "start with: name, network, flows, stack, run")
-    return tree
+        return None
+    return tree if sources.take(Place(file), values=builder.count) else None
 
 
 def _syntax(error: yaml.MarkedYAMLError, file: str, sources: Sources) -> None:
