@@ -69,7 +69,9 @@ def test_without_the_key_everything_is_as_before() -> None:
     ("framing", "place", "message", "hint"),
     [
         ("vlann", (6, 12), "'vlann' is not possible here", "did you mean 'vlan'?"),
-        ("[vlan, vlan]", (6, 12), "vlan is named twice", "two tags are double-vlan"),
+        ("[vlan, vlan]", (6, 19), "vlan is named twice", "two tags are double-vlan"),
+        ("[vlan, prq]", (6, 19), "'prq' is not possible here", "did you mean 'prp'?"),
+        ("{kinds: [vlan, prp, prp]}", (6, 32), "prp is named twice", "name each once"),
         ("4", (6, 12), "expected how frames are framed", "use one of: ethernet, vlan, double-vlan, prp, hsr, afdx"),
         ("{overhead: 300 B}", (6, 23), "an overhead of 300 B is more than frames bear", "state at most 256 B"),
         ("{overhead: 4 B, least: 69 B}", (6, 35), "the shortest frame cannot have 69 B", "state 64 B"),

@@ -140,7 +140,7 @@ def test_an_override_leaves_what_shares_an_anchor_alone() -> None:
         ("flows.alpha.periode", "9 ms", "unknown key 'periode'"),
         ("run.seed", "[", "no valid YAML"),
         ("run..seed", "1", "an empty name"),
-        ("flows.alpha.period.x", "1", "expected a time"),
+        ("flows.alpha.period.x", "1", "nothing below a single value"),
     ],
 )
 def test_a_wrong_override_is_a_problem_of_the_command_line(key: str, value: str, message: str) -> None:

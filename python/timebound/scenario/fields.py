@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BaseModel,
@@ -176,6 +176,9 @@ class Shape(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_key, use_enum_values=True)
 
+    instead_of: ClassVar[Mapping[str, frozenset[str]]] = {}
+    """Keys (as written) that exclude others: whoever lays them upon a mapping, as `include` and `--set` do, means them in the place of those."""
+
     @model_validator(mode="before")
     @classmethod
     def _remember(cls, value: Any, info: ValidationInfo) -> Any:
@@ -184,6 +187,11 @@ class Shape(BaseModel):
             if isinstance(info.context, dict):
                 info.context["models"][id(value)] = cls
         return value
+
+
+def one_of(*keys: str) -> dict[str, frozenset[str]]:
+    """`Shape.instead_of` where one of these keys is stated."""
+    return {key: frozenset(keys) - {key} for key in keys}
 
 
 class Short:

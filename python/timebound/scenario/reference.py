@@ -63,7 +63,9 @@ quotes around them (editors and other programs say so); Timebound reads them wit
 `--set flows.alpha.period="10 ms"`, `--set network.links.s1-s4.rate="1 Mbit/s"`, `--set run.seed=7`. Entries of a list are named by their
 name, links by their ends, anything by its number.
 
-`include: [base.yaml]` builds on other files. Mappings are merged key by key, and the including file wins. The lists `network.links`,
+`include: [base.yaml]` builds on other files. Mappings are merged key by key, and the including file wins. A short form that a mapping (or `--set`) is laid
+upon counts as what it stands for: `framing: {{overhead: 4 B}}` on `framing: vlan` is `{{kinds: [vlan], overhead: 4 B}}`. Of keys that exclude each other, as the kinds of loss
+and the stacks do, the later one counts; a short form laid upon anything takes its place. The lists `network.links`,
 `flows` and `background` are appended to those of the included files; every other list replaces them. File names are relative to the
 including file and may contain parameters.
 

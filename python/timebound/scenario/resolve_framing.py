@@ -24,7 +24,8 @@ def resolve_framing(stated: shape.Framing | None, context: Context, path: Path =
             if double == "vlan"
             else "name each once, and state what else there is as overhead"
         )
-        context.error(path, f"{double} is named twice", hint)
+        again = stated.kinds.index(double, stated.kinds.index(double) + 1)
+        context.error((*path, "kinds", again), f"{double} is named twice", hint)
         return ETHERNET
     overhead = stated.overhead or 0
     if overhead > MOST_OVERHEAD:

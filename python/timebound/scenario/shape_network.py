@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
@@ -22,6 +22,7 @@ from timebound.scenario.fields import (
     TimeRange,
     Word,
     fail,
+    one_of,
 )
 from timebound.scenario.framing import ETHERNET, HEADER, KINDS, Kind
 from timebound.scenario.shape_hardware import Computer, InterfaceField, Vm
@@ -49,6 +50,7 @@ class GilbertElliott(Shape):
 class Loss(Shape):
     """Loss of frames: independent (`0.1 %`) or in bursts."""
 
+    instead_of: ClassVar = one_of("independent", "gilbert-elliott")
     independent: Share | None = Field(
         default=None, description="each frame is lost with this share", examples=["0.1 %"]
     )
@@ -94,6 +96,7 @@ class Exponential(Shape):
 class Jitter(Shape):
     """A random delay of each frame, added to the link's delay. A single time is uniform from zero up to it."""
 
+    instead_of: ClassVar = one_of("uniform", "normal", "pareto", "exponential")
     uniform: Time | None = Field(default=None, description="uniform from 0 to this", examples=["1 ms"])
     normal: Normal | None = Field(default=None, description="normal")
     pareto: Pareto | None = Field(default=None, description="Pareto")
@@ -125,6 +128,7 @@ class Drr(Shape):
 class Queue(Shape):
     """The discipline of the egress queue."""
 
+    instead_of: ClassVar = {"drr": frozenset({"kind"})}
     kind: Literal["strict-priority", "fifo", "drr"] = Field(
         default="strict-priority",
         description="strict-priority: eight classes, the higher number first, also of frames that come at one instant, "
@@ -174,6 +178,11 @@ class Trace(Shape):
     """Delivery opportunities in place of a rate, in mahimahi's format: one time in milliseconds per line, each an
     opportunity to deliver 1504 bytes; repeats with the period of the last one. A file name alone is for both directions."""
 
+    instead_of: ClassVar = {
+        **one_of("file", "opportunities"),
+        "up": frozenset({"file", "opportunities"}),
+        "down": frozenset({"file", "opportunities"}),
+    }
     file: str | None = Field(default=None, description="file, from the scenario's folder", examples=["lte.down"])
     up: str | None = Field(
         default=None, description="file for the way from the first end to the second", examples=["lte.up"]
@@ -324,6 +333,7 @@ ProgramsField = Annotated[
 class Cpu(Shape):
     """A limit of CPU: a share of one core (`250 %` are two and a half), or a frequency (of the host's nominal one)."""
 
+    instead_of: ClassVar = one_of("share", "frequency")
     share: Cores | None = Field(default=None, description="share of one core", examples=["50 %"])
     frequency: Frequency | None = Field(default=None, description="part of the nominal frequency", examples=["200 MHz"])
 
@@ -353,6 +363,7 @@ def _mode(value: Any) -> Any:
 class File(Shape):
     """A file that a host sees at a path of its own. A text alone is its content."""
 
+    instead_of: ClassVar = one_of("content", "from")
     content: str | None = Field(default=None, description="its text; may hold ${node} and ${index}", examples=["id=1"])
     from_: str | None = Field(
         default=None,

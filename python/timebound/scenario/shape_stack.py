@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from timebound.scenario.fields import NodeNames, Shape, Short, fail
+from timebound.scenario.fields import NodeNames, Shape, Short, fail, one_of
 from timebound.scenario.shape_broker import BrokerTimes
 from timebound.scenario.written import TextForm, value_of
 
@@ -102,6 +102,7 @@ MqttField = Annotated[Mqtt, Short(_version)] | None
 class Stack(Shape):
     """What carries the messages: exactly one of the stacks."""
 
+    instead_of: ClassVar = one_of(*MQTT_STACKS, "udp")
     mqtt: MqttField = Field(
         default=None, description="MQTT; with several brokers a publisher sends a copy to each that serves a receiver"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,9 +18,20 @@ LEAST_BYTES = 1_000
 """Less than a segment would be no window."""
 
 
+_KNOWN = (
+    "initial-window",
+    "slow-start-after-idle",
+    "congestion-control",
+    "pacing",
+    "receive-window",
+    "send-buffer",
+)
+
+
 class Tcp(Shape):
     """How much TCP of a host may have under way without an acknowledgement, and how it sends that. `unknown`: somebody else's."""
 
+    instead_of: ClassVar = dict.fromkeys(_KNOWN, frozenset({"unknown"})) | {"unknown": frozenset(_KNOWN)}
     unknown: bool = Field(
         default=False,
         description="somebody else's, of which nothing is known: bounds count on ten segments after idle time (RFC 6928)",

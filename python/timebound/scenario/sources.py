@@ -1,7 +1,7 @@
 """From a file and overrides to one tree: includes merged, `--set` applied, parameters put in.
 
 Mappings are merged key by key and the including file wins; the lists `network.links`, `flows` and `background` are
-appended to those of the included files; every other list is replaced.
+appended to those of the included files; every other list is replaced. Short forms are written out before something is laid upon them (`short_forms`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from timebound.scenario.builtin import suggest
 from timebound.scenario.closest import closest
 from timebound.scenario.files import instead_of_file
 from timebound.scenario.problems import OPTION, Place
+from timebound.scenario.shape import ScenarioShape
+from timebound.scenario.short_forms import Spot, is_null
 from timebound.scenario.tree import (
     MOST_BYTES,
     Mapping,
@@ -31,6 +33,7 @@ from timebound.scenario.tree import (
 _APPENDED = frozenset({("network", "links"), ("flows",), ("background",)})
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 MOST_FILES = 50
+SCENARIO = Spot.root(ScenarioShape)
 
 
 def read(
@@ -105,8 +108,8 @@ class _Includer:
             substitute(item, parameters, self.sources)
             base = self.read(item, file, parameters)
             if base is not None:
-                merged = base if merged is None else merge(merged, base)
-        return tree if merged is None else merge(merged, tree)
+                merged = base if merged is None else merge(merged, base, SCENARIO)
+        return tree if merged is None else merge(merged, tree, SCENARIO)
 
     def read(self, item: Scalar, file: FilePath | None, parameters: AbstractMapping[str, Scalar]) -> Mapping | None:
         name = FilePath(item.text)
@@ -144,21 +147,56 @@ def _with_parameters(base: Mapping, parameters: AbstractMapping[str, Scalar]) ->
     return base
 
 
-def merge(base: Tree, over: Tree, path: tuple[str, ...] = ()) -> Mapping:
-    """`over` laid upon `base`."""
-    assert isinstance(base, Mapping) and isinstance(over, Mapping)
-    result = Mapping(over.place, dict(base.entries), dict(base.keys))
+def merge(base: Mapping, over: Mapping, spot: Spot, path: tuple[str, ...] = ()) -> Mapping:
+    """`over` laid upon `base`; `spot` is what is read there."""
+    excluded = spot.excluded(over.entries)
+    kept = {key: value for key, value in base.entries.items() if key not in excluded}
+    result = Mapping(over.place, kept, {key: base.keys[key] for key in kept})
     for key, value in over.entries.items():
-        below = base.entries.get(key)
         here = (*path, key)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
-            result.entries[key] = merge(below, value, here)
-        elif isinstance(below, Sequence) and isinstance(value, Sequence) and here in _APPENDED:
-            result.entries[key] = Sequence(value.place, below.items + value.items)
-        else:
-            result.entries[key] = value
+        below = kept.get(key)
+        result.entries[key] = value if below is None else _laid(below, value, spot.below(key), here)
         result.keys[key] = over.keys[key]
     return result
+
+
+def _laid(below: Tree, value: Tree, spot: Spot, path: tuple[str, ...]) -> Tree:
+    if isinstance(value, Mapping):
+        if path == ("flows",) and isinstance(below, Sequence):
+            return _by_name(below, value, spot)
+        if isinstance(found := spot.one(below), Mapping):
+            return merge(found, value, spot, path)
+    elif isinstance(value, Sequence) and path in _APPENDED:
+        if path == ("flows",) and isinstance(below, Mapping):
+            below = named(below)
+        if isinstance(below, Sequence):
+            return Sequence(value.place, below.items + value.items)
+    return value
+
+
+def _by_name(below: Sequence, over: Mapping, spot: Spot) -> Sequence:
+    """Flows by name, laid upon a list of them."""
+    items = list(below.items)
+    where = {_label(item): index for index, item in enumerate(items)}
+    for key, flow in zip(over.entries, named(over).items, strict=True):
+        index = where.get(key)
+        if index is None:
+            items.append(flow)
+        elif isinstance(item := items[index], Mapping) and isinstance(flow, Mapping):
+            items[index] = merge(item, flow, spot.below(0))
+    return Sequence(over.place, items)
+
+
+def named(flows: Mapping) -> Sequence:
+    """Flows by name as the list that they stand for."""
+    items: list[Tree] = []
+    for key, flow in flows.entries.items():
+        if isinstance(flow, Mapping):
+            place = flows.keys[key]
+            name = Scalar(place, key, key)
+            flow = Mapping(flow.place, {"name": name, **flow.entries}, {"name": place, **flow.keys})
+        items.append(flow)
+    return Sequence(flows.place, items)
 
 
 def parameters_of(tree: Mapping) -> dict[str, Scalar]:
@@ -266,21 +304,23 @@ def _literal(value: object) -> str:
 def _set(tree: Mapping, path: list[str], value: Tree, sources: Sources) -> None:
     """Sets one dotted path; list entries are found by `name` (flows, background), by `a-b` (links) or by number."""
     node: Tree = tree
+    spot = SCENARIO
     rest = list(path)
     shown = ".".join(path)
     while rest:
         if isinstance(node, Mapping):
             key, rest = _longest_key(node, rest)
+            for other in spot.excluded([key]) & set(node.entries):
+                del node.entries[other], node.keys[other]
             if not rest:
                 node.entries[key] = value
                 node.keys[key] = value.place
                 return
-            if key not in node.entries or _is_null(node.entries[key]):
+            spot = spot.below(key)
+            if key not in node.entries or is_null(node.entries[key]):
                 node.entries[key] = Mapping(value.place)
                 node.keys[key] = value.place
-            elif isinstance(node.entries[key], Scalar):
-                node.entries[key] = _spread(key, node.entries[key])
-            node.entries[key] = _own(node.entries[key])
+            node.entries[key] = _own(_written_out(node.entries[key], rest, spot))
             node = node.entries[key]
         elif isinstance(node, Sequence):
             index, used = _index_of(node, rest)
@@ -291,17 +331,25 @@ def _set(tree: Mapping, path: list[str], value: Tree, sources: Sources) -> None:
                 hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(names[:8]) or 'none'}"
                 sources.problem(value.place, shown, f"nothing is called {rest[0]!r} in this list", hint)
                 return
-            rest = rest[used:]
+            rest, spot = rest[used:], spot.below(index)
             if not rest:
                 node.items[index] = value
                 return
-            node.items[index] = _own(_spread("", node.items[index]))
+            node.items[index] = _own(_written_out(node.items[index], rest, spot))
             node = node.items[index]
         else:
             sources.problem(
                 value.place, shown, f"there is nothing below a single value ({rest[0]!r})", "shorten the path"
             )
             return
+
+
+def _written_out(tree: Tree, rest: list[str], spot: Spot) -> Tree:
+    """A short form as what it stands for, so that something can be set in it; of a list of one entry that entry, where `rest` names none."""
+    found = spot.written_out(tree)
+    if isinstance(found, Sequence) and found is not tree and _index_of(found, rest)[0] is None:
+        return spot.one(tree)
+    return found
 
 
 def _turned(name: str, names: list[str]) -> list[str]:
@@ -320,10 +368,6 @@ def _own(tree: Tree) -> Tree:
     return Sequence(tree.place, list(tree.items)) if isinstance(tree, Sequence) else tree
 
 
-def _is_null(tree: Tree) -> bool:
-    return isinstance(tree, Scalar) and tree.value is None
-
-
 def _longest_key(node: Mapping, rest: list[str]) -> tuple[str, list[str]]:
     """Names may contain dots: the longest existing key counts."""
     for end in range(len(rest), 0, -1):
@@ -331,16 +375,6 @@ def _longest_key(node: Mapping, rest: list[str]) -> tuple[str, list[str]]:
         if key in node.entries:
             return key, rest[end:]
     return rest[0], rest[1:]
-
-
-def _spread(key: str, tree: Tree) -> Tree:
-    """A short form as the mapping that it stands for, so that an override can add to it."""
-    short = {"broker": "node"}.get(key, "kind")
-    if isinstance(tree, Scalar) and not _is_null(tree):
-        return Mapping(tree.place, {short: tree}, {short: tree.place})
-    if isinstance(tree, Sequence) and key == "":
-        return Mapping(tree.place, {"between": tree}, {"between": tree.place})
-    return tree
 
 
 def _index_of(node: Sequence, rest: list[str]) -> tuple[int | None, int]:
@@ -355,8 +389,10 @@ def _index_of(node: Sequence, rest: list[str]) -> tuple[int | None, int]:
 
 
 def _label(item: Tree) -> str | None:
+    if isinstance(item, Scalar):
+        return item.text or None
     if isinstance(item, Mapping):
-        name = item.entries.get("name")
+        name = item.entries.get("name", item.entries.get("node"))
         if isinstance(name, Scalar):
             return name.text
         return _label(item.entries["between"]) if "between" in item.entries else None

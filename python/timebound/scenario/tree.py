@@ -395,7 +395,7 @@ def find(tree: Tree, path: Path) -> tuple[Place, Tree]:
     """The place of `path`, or of the deepest part of it that was written.
 
     Short forms are written out before they are checked, so a path may have an index where the file has a single value
-    (skipped) or a mapping by name (its n-th entry).
+    (skipped) or a mapping by name (its n-th entry), and a key where the file has a list (skipped).
     """
     place = tree.place
     for position, part in enumerate(path):
@@ -409,13 +409,22 @@ def find(tree: Tree, path: Path) -> tuple[Place, Tree]:
                 break
             tree = tree.entries[part]
         elif isinstance(tree, Sequence):
-            if not isinstance(part, int) or part >= len(tree.items):
+            if isinstance(part, str):
+                continue  # what the list is short for has it under this key
+            if part >= len(tree.items):
                 break
+            if part == 0 and isinstance(tree.items[0], Scalar) and _is_list(path[position + 1 :]):
+                continue  # the list is its only entry
             tree = tree.items[part]
         else:
             break
         place = tree.place
     return place, tree
+
+
+def _is_list(rest: Path) -> bool:
+    """A key, and a number in it."""
+    return len(rest) > 1 and isinstance(rest[0], str) and isinstance(rest[1], int)
 
 
 def dotted(path: Path) -> str:

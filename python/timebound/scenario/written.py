@@ -116,18 +116,19 @@ def _flat(annotation: Any) -> tuple[list[Any], list[Any]]:
     """The types behind `Annotated` and unions, and the annotations on the way."""
     members: list[Any] = []
     marks: list[Any] = []
-    for member, found in _walk(annotation):
+    for member, found in walk(annotation):
         members.append(member)
         marks += found
     return members, marks
 
 
-def _walk(annotation: Any) -> Iterator[tuple[Any, list[Any]]]:
+def walk(annotation: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """The types behind `Annotated` and unions, each with the annotations on the way to it."""
     if get_origin(annotation) is Annotated:
-        for member, found in _walk(get_args(annotation)[0]):
+        for member, found in walk(get_args(annotation)[0]):
             yield member, [*found, *annotation.__metadata__]
     elif get_origin(annotation) in (Union, UnionType):
         for each in get_args(annotation):
-            yield from _walk(each)
+            yield from walk(each)
     else:
         yield annotation, []
