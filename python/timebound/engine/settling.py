@@ -266,7 +266,10 @@ def _arrivals(
     """
     found: dict[str, int | Outcome] = {name: _arrival(plan, servers, streams[name], outcomes) for name in jitters}
     known, counted = dict(outcomes), dict(jitters)
-    while later := {name: at for name, at in found.items() if isinstance(at, int) and at > counted[name]}:
+    for _ in jitters:  # no chain is longer
+        later = {name: at for name, at in found.items() if isinstance(at, int) and at > counted[name]}
+        if not later:
+            break
         for name, jitter in later.items():
             for receiver in streams[name].destinations:
                 outcome = known[name, receiver]

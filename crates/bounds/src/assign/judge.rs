@@ -150,8 +150,8 @@ impl<'a> Judge<'a> {
             self.note(&analysis, &mut reasons);
             let mut changed = false;
             let mut broken = Vec::new();
-            for follow in &follows {
-                match arriving(&analysis, follow) {
+            for (follow, arrival) in follows.iter().zip(self.arrivals(&analysis, &options, &follows)) {
+                match arrival {
                     None => broken.push(follow.stream),
                     Some(jitter) if jitter > self.jitter(&options, follow.stream) => {
                         // Any fixed point is safe, so those that settle keep their bounds.
@@ -183,6 +183,34 @@ impl<'a> Judge<'a> {
     fn analyse(&mut self, options: &Options) -> Analysis {
         self.analyses += 1;
         (self.analyse)(&self.network, options)
+    }
+
+    /// The jitters with which answers are sent, or nothing where what they answer has no bound. What leaves later than was analysed arrives later by as
+    /// much at least: what follows it is told at once, so a chain of answers takes one analysis, not one for each link (as in the product's prediction).
+    fn arrivals(&self, analysis: &Analysis, options: &Options, follows: &[&Follow]) -> Vec<Option<Span>> {
+        let mut later: BTreeMap<StreamId, Span> = BTreeMap::new();
+        let of = |follow: &Follow, later: &BTreeMap<StreamId, Span>| {
+            let more = later.get(&follow.after.0).copied().unwrap_or(Span::ZERO);
+            arriving(analysis, follow).map(|jitter| jitter.saturating_add(more))
+        };
+        // No chain is longer than that, and answers that answer themselves end at the limit of rounds.
+        for _ in follows {
+            let mut told = false;
+            for follow in follows {
+                let more = of(follow, &later).map_or(Span::ZERO, |jitter| {
+                    jitter.saturating_sub(self.jitter(options, follow.stream))
+                });
+                let known = later.entry(follow.stream).or_insert(Span::ZERO);
+                if more > *known {
+                    *known = more;
+                    told = true;
+                }
+            }
+            if !told {
+                break;
+            }
+        }
+        follows.iter().map(|follow| of(follow, &later)).collect()
     }
 
     /// The jitter that the analysis takes for a stream.
