@@ -145,6 +145,28 @@ def test_the_application_latency_has_a_column_where_there_is_room(
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_of_programs_the_application_latency_is_said_to_be_that_of_their_frames(
+    late: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = measured(late, capsys)
+    first, *others = summary["flows"]
+    assert "application max: from the write at the publisher to the callback at" in " ".join(
+        drawn(summary, 160).split()
+    )
+    first["programs"] = [first["segments"][0]["source"]]
+    out = " ".join(drawn(summary, 160).split())
+    assert (
+        "callback at the subscriber; from the first port (the publisher is a program of its node) to the callback"
+        in out
+    )
+    for flow in others:
+        flow["application_us"] = None
+    first["programs"].append(first["receiver"])
+    out = " ".join(drawn(summary, 160).split())
+    assert "application max: from the first port to the last (publisher and subscriber are programs" in out
+    assert "from the write" not in out
+
+
 def test_the_application_latency_without_room_is_told_where_it_differs(
     late: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,7 +191,7 @@ def test_who_sent_more_than_declared_is_named_and_a_stopped_sender_of_ours_is_th
 
 def test_who_sent_more_is_noted_where_nothing_was_late_by_it() -> None:
     frame = {"declared": 112, "observed": 698}
-    entry = {
+    entry: dict[str, Any] = {
         "stream": "t",
         "source": "h1",
         "declared_jitter_us": 0.0,
@@ -203,5 +203,9 @@ def test_who_sent_more_is_noted_where_nothing_was_late_by_it() -> None:
         "t of h1 came with 2 ms of jitter where 0 us are declared and in frames of 698 B where 112 B are declared."
         in said
     )
+    # A rate that was exceeded is no jitter.
+    entry["count"] = {"observed": 845, "allowed": 171, "span_us": 3_400_000.0}
+    (said,) = notes([{"late_by": None, "exceeded_by": [entry]}])
+    assert "t of h1 came 845 times in 3.4 s where period and jitter allow 171 and in frames of" in said
     # Late messages name theirs themselves.
     assert notes([{"late_by": {"arrivals": 1}, "exceeded_by": [entry]}]) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timebound.engine import own, records
+from timebound.engine.disturbed import exceeders
 from timebound.engine.observed import Arrivals, Release, arrivals, beyond_declared, name_streams
 from timebound.engine.predict import predict
 from timebound.engine.records import CONTINUED, HAS_SEQUENCE
+from timebound.engine.summary import Results
 from timebound.scenario import load
 from timebound.stacks import Plan, build_plan
 
@@ -321,3 +324,22 @@ def test_retained_messages_alone_are_called_so() -> None:
     ends = [end(laid, "b", "c", (1, 0, 0), retained=1)]
     (note,) = told_of(laid, frames(laid, way(WHOLE, delivered=[])), ends=ends).notes
     assert "only 1 retained came to the program on c" in note
+
+
+def test_a_higher_rate_is_counted_and_one_message_too_early_is_jitter() -> None:
+    prediction = predict(plan())
+    streams = prediction.streams
+
+    def counted(times: list[int]) -> dict[str, Any] | None:
+        table = name_streams(
+            prediction.plan, frames(prediction.plan, [("f/publish", n, at) for n, at in enumerate(times)])
+        )
+        measured: Any = SimpleNamespace(
+            arrivals=arrivals(prediction.plan, streams, table), live={}, messages=pl.DataFrame()
+        )
+        found = exceeders(Results(prediction, None, measured), {"f/publish": {"b": ["a->s"]}})
+        return found["a->s"][0]["count"] if found else None
+
+    assert counted([n * 10 * MS for n in range(100)]) is None
+    assert counted([0, *(n * 10 * MS - 5 * MS for n in range(1, 100))]) is None
+    assert counted([n * 2 * MS for n in range(101)]) == {"observed": 101, "allowed": 21, "span_us": 200_000.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -136,7 +137,10 @@ def test_a_program_that_sends_more_than_its_flow_declares_is_named(tmp_path: Pat
     assert entry["source"] == "h1" and entry["frame_bytes"]["observed"] > 600 > entry["frame_bytes"]["declared"]
     assert entry["observed_jitter_us"] > 500_000 and not entry["released_late"]
     assert found["bound_us"]["observed_arrivals"] > found["bound_us"]["bound"]
-    assert "More was sent than is declared: t/publish of h1 came with" in run.notes
+    assert re.search(
+        r"More was sent than is declared: t/publish of h1 came \d+ times in [\d.]+ s where period and jitter allow \d+ and",
+        run.notes,
+    )
     # What a broker passes on is not the broker's own doing.
     assert [each["stream"] for each in found["exceeded_by"]] == ["t/publish"]
     assert run.summary["violations"] == []

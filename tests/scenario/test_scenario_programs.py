@@ -72,6 +72,10 @@ def test_the_embedded_broker_is_told_which_messages_bear_no_header() -> None:
     [
         ({"programs": "h4"}, "unknown node 'h4'", "h4"),
         ({"programs": "b"}, "'b' neither publishes nor receives", "b"),
+        # Taken for a number of programs, or for a switch.
+        ({"programs": "-1"}, "'-1' names no host of", "-1"),
+        ({"programs": "5"}, "'5' names no host of", "5"),
+        ({"programs": "true"}, "'true' names no host of", "true"),
         ({"stack": "{mqtt: {broker: b, connections: per-node}}"}, "connections: per-node", "[h1, h2]"),
         ({"stack": "{mqtt-bridged: {broker: b}}"}, "stack mqtt-bridged", "[h1, h2]"),
         ({"stack": "{mqtt: {broker: h1}}"}, "'h1' is the broker's own host", "[h1, h2]"),

@@ -49,10 +49,7 @@ IN_JSON = "with --json"
 
 def _caption(summary: dict[str, Any], left_out: int, everything: str) -> str:
     lines = [f"{left_out} more rows {everything}"] if left_out else []
-    if any(flow["application_us"] is not None for flow in summary["flows"]):
-        lines.append(
-            "application max: from the write in the sender's program to the callback in the receiver's, with hosts and brokers"
-        )
+    lines += _application_words([flow for flow in summary["flows"] if flow["application_us"] is not None])
     if any(worst_found(flow) is not None for flow in summary["flows"]):
         seen = any(flow["latency_us"] for flow in summary["flows"])
         lines.append(
@@ -72,6 +69,24 @@ def _caption(summary: dict[str, Any], left_out: int, everything: str) -> str:
             "end to end: the bound from the nominal release, with release jitter and brokers: this is what a deadline is compared with"
         )
     return "\n".join(lines)
+
+
+def _application_words(flows: list[dict[str, Any]]) -> list[str]:
+    """From where to where the application latency is: a program that is not ours shows its frames alone."""
+    words = {
+        (False, False): "from the write at the publisher to the callback at the subscriber",
+        (True, False): "from the first port (the publisher is a program of its node) to the callback",
+        (False, True): "from the write to the last port (the subscriber is a program of its node)",
+        (True, True): "from the first port to the last (publisher and subscriber are programs of their nodes)",
+    }
+    if not flows:
+        return []
+    ends = set()
+    for flow in flows:
+        own, segments = flow.get("programs") or [], flow["segments"]
+        ends.add((bool(segments) and segments[0]["source"] in own, flow["receiver"] in own))
+    said = "; ".join(text for which, text in words.items() if which in ends)
+    return [f"{APPLICATION}: {said}, with hosts and brokers"]
 
 
 def flow_table(summary: dict[str, Any], everything: str = IN_JSON) -> Table:

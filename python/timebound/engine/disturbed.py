@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine.figures import micros
 from timebound.engine.late import MACHINE
-from timebound.engine.observed import Release
+from timebound.engine.observed import Arrivals, Release
 from timebound.stacks import Stream
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 NAMED = 3
 """Sources that are named for one flow."""
+OF_RATE = 0.01
+"""By so much more releases are a higher rate."""
 LEAST_SHARE = 0.1
 """A run is disturbed when the machine made this share of its late messages late: one hiccup among a thousand says nothing about the others."""
 
@@ -39,6 +41,7 @@ def exceeders(results: Results, paths: Mapping[str, Mapping[str, Iterable[str]]]
             "source": stream.source,
             "declared_jitter_us": micros(stream.jitter_ns),
             "observed_jitter_us": micros(seen.jitter_ns),
+            "count": _count(stream, seen),
             "frame_bytes": {"declared": stream.largest_frame, "observed": seen.largest_wire} if is_larger else None,
             "message": None if seen.beyond is None else _message(stream, seen.beyond),
             "released_late": more > 0 and 2 * late.get(name, 0) >= more,
@@ -52,6 +55,16 @@ def exceeders(results: Results, paths: Mapping[str, Mapping[str, Iterable[str]]]
         for port in {port for path in paths.get(str(entry["stream"]), {}).values() for port in path}:
             by_port.setdefault(port, []).append(entry)
     return by_port
+
+
+def _count(stream: Stream, seen: Arrivals) -> dict[str, Any] | None:
+    """How many releases came over the whole run, where that is a higher rate than declared: a jitter that explains it grows with the run and says little."""
+    assert stream.period_ns is not None
+    allowed = (seen.span_ns + stream.jitter_ns) // stream.period_ns + 1
+    if seen.releases - allowed <= max(1, allowed * OF_RATE):
+        # One that came late or early at an end of the run.
+        return None
+    return {"observed": seen.releases, "allowed": allowed, "span_us": micros(seen.span_ns)}
 
 
 def _message(stream: Stream, seen: Release) -> dict[str, dict[str, int]]:
@@ -109,7 +122,11 @@ def exceeded_words(entries: Iterable[Mapping[str, Any]]) -> str:
 def _exceeded(entry: Mapping[str, Any]) -> str:
     """How one source exceeded its declaration."""
     said = []
-    if entry["observed_jitter_us"] > entry["declared_jitter_us"]:
+    if (count := entry.get("count")) is not None:
+        said.append(
+            f"{count['observed']:,} times in {_length(count['span_us'])} where period and jitter allow {count['allowed']:,}"
+        )
+    elif entry["observed_jitter_us"] > entry["declared_jitter_us"]:
         declared = _length(entry["declared_jitter_us"])
         said.append(f"with {_length(entry['observed_jitter_us'])} of jitter where {declared} are declared")
     if (message := entry.get("message")) is not None:

@@ -51,6 +51,7 @@ class Entry:
             "flow": flow.name,
             "receiver": self.receiver,
             "topic": flow.topic,
+            "programs": list(flow.programs),
             "priority": flow.priority,
             "qos": flow.qos,
             "size_bytes": flow.size_bytes,

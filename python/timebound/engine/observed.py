@@ -45,6 +45,9 @@ class Arrivals:
     least_wire: int = 0
     beyond: Release | None = None
     """Of a program's messages: the largest one, if any took more bytes or frames than are declared."""
+    releases: int = 0
+    span_ns: int = 0
+    """From the first frame to the last."""
 
 
 def name_streams(plan: Plan, frames: pl.DataFrame) -> pl.DataFrame:
@@ -228,6 +231,8 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             pl.col("wire").max(),
             pl.col("wire").min().alias("least"),
             pl.col("period").first(),
+            (pl.col("sum").last() // pl.col("unit").last()).alias("releases"),
+            (pl.col("ingress_ns").last() - pl.col("ingress_ns").first()).alias("span"),
             (pl.col("message").is_null() & (pl.col("wire") > pl.col("largest"))).sum().alias("larger"),
             ((pl.col("flags") & RETRANSMISSION) > 0).sum().alias("retransmissions"),
         )
@@ -243,6 +248,8 @@ def arrivals(plan: Plan, streams: dict[str, Stream], frames: pl.DataFrame) -> di
             if row["period"]
             else None,
             least_wire=row["least"],
+            releases=row["releases"] or 0,
+            span_ns=row["span"],
             beyond=Release(row["frames_of_release"], row["of_release"]) if row["is_beyond"] else None,
         )
         for row in found.iter_rows(named=True)

@@ -239,7 +239,8 @@ MEANINGS: Sequence[tuple[str, str]] = (
     ),
     (
         "Application latency",
-        "From the write at the publisher to the callback at the subscriber. It holds the network, broker and host share.",
+        "From the write at the publisher to the callback at the subscriber. It holds the network, broker and host share. Where one of them is a node's own program, it begins at "
+        "the first port, or ends at the last one: what programs need before and after is not known.",
     ),
     (
         "Host and broker share",

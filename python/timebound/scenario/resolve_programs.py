@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,6 +13,9 @@ from timebound.scenario.resolve_network import Net
 from timebound.scenario.resolve_stack import resolve_hosts
 from timebound.scenario.tree import Path
 
+NO_NAME = re.compile(r"[-+]?[0-9]*\.?[0-9]+|true|false")
+"""What somebody writes who takes the key for a number of programs, or for a switch."""
+
 
 def named_programs(
     flow: shape.Flow, sources: Sequence[str], receivers: Sequence[str], net: Net, path: Path, context: Context
@@ -20,8 +24,13 @@ def named_programs(
     if not flow.programs:
         return set()
     here: Path = (*path, "programs")
-    named = resolve_hosts(flow.programs, net, here, context)
     ends = [*sources, *receivers]
+    hint = f"name hosts of from and to whose own program is the client: {', '.join(ends[:5])}"
+    for index, text in enumerate(flow.programs):
+        if NO_NAME.fullmatch(text) and text not in net.nodes:
+            context.error((*here, index), f"{text!r} names no host of {flow.name!r}", hint)
+            return set()
+    named = resolve_hosts(flow.programs, net, here, context)
     for name in named:
         if name not in ends:
             hint = close_to(name, ends, f"name hosts of from and to: {', '.join(ends[:5])}")
