@@ -77,8 +77,9 @@ BOTH = 'publish(s, "t", b"number %d" % number); publish(s, "u", b"on")'
 
 
 class Run:
-    def __init__(self, folder: Path, flows: list[str], body: str, stack: str) -> None:
-        for name, code in (("publish.py", PUBLISH.replace("BODY", body)), ("subscribe.py", SUBSCRIBE)):
+    def __init__(self, folder: Path, flows: list[str], body: str, stack: str, *, late_s: float = 0.0) -> None:
+        subscribe = SUBSCRIBE.replace("s = connect()", f"time.sleep({late_s}); s = connect()")
+        for name, code in (("publish.py", PUBLISH.replace("BODY", body)), ("subscribe.py", subscribe)):
             (folder / name).write_text(code)
         text = TEXT.replace("FLOWS", "\n".join(f"  - {{priority: 6, {flow}}}" for flow in flows)).replace(
             "STACK", stack
@@ -170,6 +171,33 @@ def test_what_a_program_does_not_show_is_unmeasured_and_not_met(tmp_path: Path) 
     assert run.flows["t", "h2"]["verdict"] == "unmeasured"
     assert run.summary["verdict"] in ("unmeasured", "disturbed") and run.code in (1, 4)
     assert "none came from the program on h1 on the topic 't'" in run.notes
+
+
+def test_a_connection_that_becomes_unreadable_makes_its_flow_unmeasured(tmp_path: Path) -> None:
+    flow = "name: t, from: h1, to: h2, size: 16 B, period: 15 ms, jitter: 200 ms, programs: [h1, h2]"
+    body = """if number == 80:
+        s.sendall(b"GET / HTTP/1.1"); time.sleep(30)
+    publish(s, "t", b"number %d" % number)"""
+    run = Run(tmp_path, [flow], body, "{mqtt: {broker: h3}}")
+    found = run.flows["t", "h2"]
+    assert (found["verdict"], found["lost"]) == ("unmeasured", 0) and found["received"] == found["sent"] > 0
+    assert re.search(r"14 bytes from h1 to h3 could not be read as MQTT.*program 'publish' on h1, 10.0.0.1:", run.notes)
+    assert re.search(r"'publish' on h1 published \d+ of the 100 messages of 't' .* none after \d", run.notes)
+    assert "note: Messages of 't' to 'h2' are not all measured" in run.said
+
+
+def test_retained_messages_and_another_qos_are_told(tmp_path: Path) -> None:
+    flows = [
+        "name: t, from: h1, to: h2, size: 64 B, period: 20 ms, deadline: 9 s, programs: [h1, h2]",
+        "name: u, from: h1, to: h2, size: 64 B, period: 15 ms, jitter: 1 s, qos: 1, deadline: 9 s, programs: [h1, h2]",
+    ]
+    body = """if number == 0: s.sendall(packet(0x31, text("t") + bytes(64)))
+    publish(s, "u", b"number %d" % number)"""
+    run = Run(tmp_path, flows, body, "{mqtt: {broker: h3}}", late_s=0.5)
+    assert run.flows["t", "h2"]["verdict"] == "unmeasured" and run.flows["u", "h2"]["received"] >= 20
+    assert "only 1 retained came to the program on h2" in run.notes
+    assert "program 'publish' on h1 publishes messages of 'u' at QoS 0 where the flow declares QoS 1" in run.notes
+    assert "gets messages of 'u'" not in run.notes and run.summary["violations"] == []
 
 
 def test_datagrams_of_programs_are_measured(tmp_path: Path) -> None:
