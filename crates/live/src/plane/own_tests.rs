@@ -326,6 +326,18 @@ fn a_connection_that_begins_with_something_else_is_not_read() {
 }
 
 #[test]
+fn a_bridge_of_mosquitto_is_a_client_like_others() {
+    let mut rig = Rig::new();
+    rig.open(0);
+    rig.send(0, &connect(0x84));
+    assert_eq!(
+        rig.send(0, &publish("a", b"1", 0, false)).found.first,
+        Some((0, 0))
+    );
+    assert_eq!(rig.own.report().unread, []);
+}
+
+#[test]
 fn where_a_segment_was_missed_the_next_packet_is_read() {
     let mut rig = Rig::new();
     rig.open(0);

@@ -119,7 +119,7 @@ impl Own {
                 if body.len() < head.rest {
                     return Ok(false);
                 }
-                let version = Connect::read(body)?.version;
+                let version = version_of(body)?;
                 self.connections[side.connection as usize].version5 = Some(version == Version::V5);
             }
             Kind::Suback => self.subscribed(side),
@@ -264,4 +264,15 @@ impl Own {
             retained: 0,
         }))
     }
+}
+
+/// The version that a CONNECT asks for. Bridges of mosquitto set the highest bit of the level, and brokers know them by it.
+fn version_of(connect: &[u8]) -> Result<Version, Malformed> {
+    let mut connect = connect.to_vec();
+    let level = match connect[..] {
+        [high, low, ..] => 2 + usize::from(u16::from_be_bytes([high, low])),
+        _ => return Err(Malformed::Short),
+    };
+    *connect.get_mut(level).ok_or(Malformed::Short)? &= 0x7f;
+    Ok(Connect::read(&connect)?.version)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// Connections that are listed with what of them could not be read.
-const MOST_UNREAD: usize = 64;
+const MOST_UNREAD: usize = 1024;
 
 /// What became of the messages of a flow between programs that are not ours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
