@@ -261,6 +261,8 @@ def test_a_connection_that_could_not_be_read_makes_its_flows_unmeasured_and_is_n
     early = told_of(laid, table, unread=unread(laid, 1, [0]))
     assert early.unread == {} and "before the measured time" in early.notes[0]
     assert told_of(laid, table, unread=unread(laid, 11_000 * MS, [0])).notes == []
+    many = told_of(laid, table, unread=unread(laid, 5_250 * MS, [0]) + 9 * unread(laid, 6_000 * MS, [0])).notes
+    assert len(many) == 1 and "and 360 bytes of 9 more such connections." in many[0]
 
 
 @pytest.mark.parametrize(

@@ -302,3 +302,17 @@ def test_the_data_plane_of_the_run_is_named_with_what_it_cost(report: Any) -> No
     assert "198 in, 198 out on average; 678 out in the busiest 100 ms" in html
     predicted = report(runs.predict_only()).read_text(encoding="utf-8")
     assert "packet ring" not in predicted and "Cost of the data plane" not in predicted
+
+
+def test_what_was_not_measured_stands_above_everything_and_once(report: Any) -> None:
+    summary = runs.all_well()
+    note = "Messages of 'alpha' are <b>not</b> measured"
+    summary["verdict"] = summary["flows"][0]["verdict"] = "unmeasured"
+    summary["measured_notes"] = [note]
+    summary["scenario"]["notes"] = ["A bound holds while nothing is lost.", note]
+    path = report(summary)
+    page = path.read_text() if isinstance(path, Path) else path
+    said = page.replace("&lt;", "<").replace("&gt;", ">").replace("&#x27;", "'").replace("&#39;", "'")
+    assert said.count(note) == 1 and "<b>not</b>" not in page
+    assert said.index("What was not measured, or is not as declared") < said.index(note) < said.index("<h2")
+    assert "1 of 4 flows was not measured, or not to the end, first" in said and "The notes say why." in said

@@ -87,9 +87,12 @@ class _Programs:
 def _unread(programs: _Programs, connections: list[dict[str, Any]], said: Said) -> None:
     run = programs.plan.scenario.run
     everyone = range(len(programs.plan.legs))
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for each in connections:
-        if each["first_ns"] >= run.warm_up_ns + run.duration_ns:
-            continue
+        if each["first_ns"] < run.warm_up_ns + run.duration_ns:
+            key = (each["source"], each["destination"], *each["flows"], each["last_ns"] >= run.warm_up_ns)
+            alike.setdefault(key, []).append(each)
+    for each, *others in alike.values():
         ends = [programs.nodes.get(each[end], each[end]) for end in ("source", "destination")]
         node = programs.owner(ends, each["flows"] or everyone)
         if node is None:
@@ -98,6 +101,8 @@ def _unread(programs: _Programs, connections: list[dict[str, Any]], said: Said) 
         when = f"at {at:.3f} s" if at >= 0 else "before the measured time"
         which = f"{each['source']}:{each['source_port']} to {each['destination']}:{each['destination_port']}"
         what = f"{each['bytes']:,} bytes from {ends[0]} to {ends[1]} could not be read as MQTT, the first {when} (connection of {programs.name(node)}, {which})"
+        if others:
+            what += f", and {sum(other['bytes'] for other in others):,} bytes of {len(others):,} more such connections"
         if not each["flows"]:
             said.notes.append(f"{what}: none of its messages are measured.")
             continue

@@ -111,6 +111,7 @@ def _header(run: Run) -> Markup:
         _banner(run),
         _failure(run),
         _channels(run),
+        _measured_notes(run),
         _numbers(run),
         about,
     )
@@ -138,6 +139,21 @@ def _failure(run: Run) -> Markup | None:
     measured = kept(run)
     said = f"The emulation did not reach its end: {run.failure}. {measured[:1].upper()}{measured[1:]}"
     return el("p", el("strong", said), class_="note is-violated")
+
+
+def _measured_notes(run: Run) -> Markup | None:
+    """Which messages were not measured, and what of them is not as declared."""
+    if not run.measured_notes:
+        return None
+    shown = [el("li", note) for note in run.measured_notes[:MOST_VIOLATIONS]]
+    rest = len(run.measured_notes) - len(shown)
+    more = el("li", f"and {count_text(rest)} more in summary.json") if rest else None
+    return el(
+        "div",
+        el("strong", "What was not measured, or is not as declared"),
+        el("ul", *shown, more),
+        class_="note is-disturbed",
+    )
 
 
 def _channels(run: Run) -> Markup | None:

@@ -339,6 +339,9 @@ class Run:
     failed_programs: tuple[str, ...] = ()
     """One line on each program of a node that ended badly."""
     notes: tuple[str, ...] = ()
+    """But for those on what was measured."""
+    measured_notes: tuple[str, ...] = ()
+    """What was not measured, or is not as declared."""
     explained: tuple[Explained, ...] = ()
     packets: Mapping[str, Any] = field(default_factory=dict)
     switches: list[Mapping[str, Any]] = field(default_factory=list)
@@ -367,7 +370,8 @@ class Run:
             raise ReportError(
                 f"the summary has schema {schema!r}, this version reads schema {SCHEMA}: use the version that wrote it"
             )
-        notes = mapping(summary.get("scenario")).get("notes")
+        notes = _texts(mapping(summary.get("scenario")).get("notes"))
+        measured_notes = _texts(summary.get("measured_notes"))
         return cls(
             scenario=mapping(summary.get("scenario")),
             topology=mapping(summary.get("topology")),
@@ -389,8 +393,13 @@ class Run:
             explained=tuple(Explained.parse(entry) for entry in items(summary.get("explained"))),
             packets=mapping(summary.get("packets")),
             switches=items(summary.get("switches")),
-            notes=tuple(text(note) for note in notes) if isinstance(notes, list) else (),
+            notes=tuple(note for note in notes if note not in measured_notes),
+            measured_notes=measured_notes,
         )
+
+
+def _texts(entries: Any) -> tuple[str, ...]:
+    return tuple(text(entry) for entry in entries) if isinstance(entries, list) else ()
 
 
 def _failed(entry: Mapping[str, Any]) -> str:
