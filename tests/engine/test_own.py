@@ -253,8 +253,12 @@ def test_a_connection_that_could_not_be_read_makes_its_flows_unmeasured_and_is_n
     assert "Messages of 'f' to 'c' are not all measured: 40 bytes from a to b could not be read as MQTT" in note
     assert "the first at 4.250 s (connection of program 'app' on a, 10.0.0.1:5555 to 10.0.0.2:1883)" in note
     assert list(seen.unread) == [("f", "c")]
-    # The program that receives: only itself.
-    assert list(told_of(laid, table, unread=unread(laid, 5_250 * MS, [0], "c", "b")).unread) == [("f", "c")]
+    # On the way to a program that receives: for that one.
+    assert list(told_of(laid, table, unread=unread(laid, 5_250 * MS, [0], "b", "c")).unread) == [("f", "c")]
+    # What answers messages: told, and they are measured.
+    for ends in (("c", "b"), ("b", "a")):
+        answers = told_of(laid, table, unread=unread(laid, 5_250 * MS, [0], *ends))
+        assert answers.unread == {} and "messages of the other direction, which are measured" in answers.notes[0]
     # Of nothing that it carried: told, and what came is measured. Before the measured time: told. After it: nobody's loss.
     other = told_of(laid, table, unread=unread(laid, 5_250 * MS, []))
     assert other.unread == {} and "none of its messages are measured" in other.notes[0]
@@ -274,7 +278,7 @@ def test_a_connection_that_could_not_be_read_makes_its_flows_unmeasured_and_is_n
         (WHOLE[:400], "published 400 of the 1,000 messages of 'f' that its period allows in the measured time, none after 3.990 s"),
         (WHOLE[600:], "published 400 of the 1,000 messages of 'f' that its period allows in the measured time, the first one at 6.000 s"),
         (WHOLE[:100] + WHOLE[800:], "published 300 of the 1,000 messages of 'f' that its period allows in the measured time, none after 0.990 s until 8.000 s"),
-        (WHOLE[::2], "published 500 of the 1,000 messages of 'f' that its period allows in the measured time. "),
+        (WHOLE[::2], "published 500 of the 1,000 messages of 'f' that its period allows in the measured time, with up to 0.020 s between two."),
         ([0, 1], "published 0 of the 1,000 messages of 'f' that its period allows in the measured time."),
     ],
 )  # fmt: skip

@@ -109,11 +109,17 @@ def _unread(programs: _Programs, connections: list[dict[str, Any]], said: Said) 
         names = []
         for number in each["flows"]:
             flow, leg = programs.flow(number), programs.plan.legs[number]
-            here = leg.receivers if node == flow.source else [name for name in leg.receivers if name == node]
+            # The way of its messages, not that of what answers them.
+            sends = ends[0] == node == flow.source
+            here = leg.receivers if sends else [name for name in leg.receivers if name == node == ends[1]]
             names += [f"{flow.name!r} to {receiver!r}" for receiver in here]
             if each["last_ns"] >= run.warm_up_ns:
                 said.unread.update({(flow.name, receiver): what for receiver in here})
-        said.notes.append(f"Messages of {', '.join(names)} are not all measured: {what}.")
+        said.notes.append(
+            f"Messages of {', '.join(names)} are not all measured: {what}."
+            if names
+            else f"{what}: what answers messages of the other direction, which are measured."
+        )
 
 
 def _qualities(programs: _Programs, ends: list[dict[str, Any]]) -> list[str]:
@@ -186,17 +192,16 @@ class _Pace:
         if len(times) >= FEW * least:
             return None
         program = self.programs.name(flow.source)
-        said = f"{len(times):,} of the {allowed:,} messages of {flow.name!r} that its period allows in the measured time{self._when(times)}."
+        when = self._when(times, allowed - len(times)) if times else ""
+        said = f"{len(times):,} of the {allowed:,} messages of {flow.name!r} that its period allows in the measured time{when}."
         return f"The {program} published {said}{' What is said of the flow holds for these.' if times else ''}"
 
-    def _when(self, times: list[int]) -> str:
-        """Where the longest silence was, if one is to be named."""
-        if not times:
-            return ""
+    def _when(self, times: list[int], missing: int) -> str:
+        """The silence that most of the missing ones are due to, or how long silences are."""
         edges = [0, *times, self.span_ns]
         gap, start, end = max((end - start, start, end) for start, end in pairwise(edges))
-        if gap <= 2 * self.flow.period_ns + self.flow.jitter_ns:
-            return ""
+        if 2 * gap < missing * self.flow.period_ns:
+            return f", with up to {gap / 1e9:.3f} s between two"
         if end == times[0]:
             return f", the first one at {end / 1e9:.3f} s"
         return f", none after {start / 1e9:.3f} s" + ("" if start == times[-1] else f" until {end / 1e9:.3f} s")
