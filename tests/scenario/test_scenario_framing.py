@@ -70,6 +70,9 @@ def test_without_the_key_everything_is_as_before() -> None:
     [
         ("vlann", (6, 12), "'vlann' is not possible here", "did you mean 'vlan'?"),
         ("[vlan, vlan]", (6, 19), "vlan is named twice", "two tags are double-vlan"),
+        ("VLAN", (6, 12), "'VLAN' is not possible here", "did you mean 'vlan'?"),
+        ("{kinds: vlan}", (6, 20), "expected a list, found 'vlan'", "write a list: [vlan]"),
+        ("{least: 63 B}", (6, 20), "the shortest frame cannot have 63 B with nothing added", "leave least out"),
         ("[vlan, prq]", (6, 19), "'prq' is not possible here", "did you mean 'prp'?"),
         ("{kinds: [vlan, prp, prp]}", (6, 32), "prp is named twice", "name each once"),
         ("4", (6, 12), "expected how frames are framed", "use one of: ethernet, vlan, double-vlan, prp, hsr, afdx"),

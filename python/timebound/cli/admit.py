@@ -61,7 +61,7 @@ def admit(
             found.append(answer)
             if not json:
                 # At once: what was decided stays decided when somebody breaks off.
-                _tell(answer)
+                _tell(answer, shares=loaded.best_effort_frame_bytes > 0)
     notes = risks(loaded, found) if not buffers and any(answer.admitted for answer in found) else []
     if json:
         print_json({"flows": [asdict(answer) for answer in found], "notes": notes})
@@ -73,7 +73,7 @@ def admit(
     return 0 if all(answer.admitted for answer in found) else EXIT_REFUSED
 
 
-def _tell(answer: FlowAnswer) -> None:
+def _tell(answer: FlowAnswer, *, shares: bool) -> None:
     from timebound.scenario.units import format_ms
 
     print(f"{answer.flow}: {'admitted' if answer.admitted else 'REFUSED'}")
@@ -88,10 +88,11 @@ def _tell(answer: FlowAnswer) -> None:
         if decision.total > len(decision.texts):
             print(f"  and {decision.total - len(decision.texts)} more")
     for alternatives in answer.alternatives.values():
-        print(f"  still admitted of {answer.flow}: {_fits(alternatives)}")
+        print(f"  still admitted of {answer.flow}: {_fits(alternatives, shares=shares)}")
 
 
-def _fits(alternatives: Alternatives) -> str:
+def _fits(alternatives: Alternatives, *, shares: bool) -> str:
+    """`shares`: may there be undeclared traffic in class 0?"""
     from timebound.scenario.units import format_ms, format_rate
 
     said = []
@@ -102,6 +103,6 @@ def _fits(alternatives: Alternatives) -> str:
     if alternatives.smallest_deadline_ns is not None:
         said.append(f"deadline {format_ms(alternatives.smallest_deadline_ns)} or more")
     if alternatives.lowest_class is not None:
-        shared = ", which undeclared traffic shares," if alternatives.lowest_class == 0 else ""
+        shared = ", which undeclared traffic shares," if shares and alternatives.lowest_class == 0 else ""
         said.append(f"priority {alternatives.lowest_class}{shared} as the lowest")
     return ", or ".join(said) if said else "nothing, whatever its period, deadline or priority alone"

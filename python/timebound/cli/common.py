@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,27 @@ EXIT_INPUT, EXIT_INTERRUPTED = 2, 130
 def _given(_: object, tokens: Sequence[Token]) -> Path:
     """Before `Path` makes the current folder of nothing."""
     return given(tokens[0].value)
+
+
+def whole(_: object, tokens: Sequence[Token]) -> int:
+    """A whole number, in Python's writing or as `1e6`: what is none must not be rounded to one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = tokens[0].value.strip()
+    with suppress(ValueError):
+        return int(text, 0)
+    with suppress(ValueError, ArithmeticError):
+        number = Decimal(text)
+        if number == number.to_integral_value() and number.adjusted() < 19:
+            return int(number)
+    raise ValueError(f"{tokens[0].value!r} is no whole number")
+
+
+def wholes(kind: object, tokens: Sequence[Token]) -> tuple[int, ...]:
+    """As `whole`, of an option that may be given several times."""
+    return tuple(whole(kind, [token]) for token in tokens)
 
 
 Given = Annotated[Path, Parameter(converter=_given)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Settings, open_scenario, print_json, stderr
+from timebound.cli.common import AsJson, Settings, open_scenario, print_json, stderr, whole
 from timebound.cli.run import Rootless
 from timebound.cli.target import NodeRange, host_names
 from timebound.engine import registry
@@ -37,7 +37,7 @@ def execute(
     env: Annotated[
         tuple[str, ...], Parameter(name="--env", negative=(), help="A variable for the command, as NAME=VALUE.")
     ] = (),
-    limit: Annotated[int, Parameter(help="Most commands at a time.")] = 32,
+    limit: Annotated[int, Parameter(converter=whole, help="Most commands at a time.")] = 32,
     timeout: Annotated[float | None, Parameter(help="Seconds after which a command is ended (exit code 124).")] = None,
     rootless: Rootless = False,
     json: AsJson = False,

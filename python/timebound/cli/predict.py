@@ -19,6 +19,7 @@ from timebound.cli.common import (
     print_flows,
     print_json,
     stderr,
+    whole,
 )
 from timebound.cli.predict_assign import AssignOptions
 from timebound.engine.folder import FolderError
@@ -40,6 +41,7 @@ Ports = Annotated[
 Effort = Annotated[
     int | None,
     Parameter(
+        converter=whole,
         name="--effort",
         help="Work that may be spent on bounds over several ports at once, in rivals that are looked at (4194304 where it is not stated). Flows with the least "
         "slack come first; where it is not enough for all, the output says for how many it was.",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, stderr
+from timebound.cli.common import print_json, stderr, whole
 from timebound.engine.folder import FolderError
 
 MOST_EVALUATIONS = 1_000_000
@@ -26,12 +26,13 @@ class BoundsOptions:
     evaluations: Annotated[
         int | None,
         Parameter(
-            help=f"mrt-mqtt-bounds: evaluations of the search per load ({EVALUATIONS}); 0: none. mrt-mqtt: per cell (100)."
+            converter=whole,
+            help=f"mrt-mqtt-bounds: evaluations of the search per load ({EVALUATIONS}); 0: none. mrt-mqtt: per cell (100).",
         ),
     ] = None
-    seed: Annotated[int | None, Parameter(help="mrt-mqtt-bounds, mrt-mqtt: draws the periods, and the search (1).")] = (
-        None
-    )
+    seed: Annotated[
+        int | None, Parameter(converter=whole, help="mrt-mqtt-bounds, mrt-mqtt: draws the periods, and the search (1).")
+    ] = None
 
     def stated(self) -> list[str]:
         """The options that were given, as written on the command line."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, stderr
+from timebound.cli.common import print_json, stderr, whole
 from timebound.engine.folder import FolderError
 from timebound.scenario.units import TIME, UnitError, format_time, parse
 
@@ -33,15 +33,19 @@ class MulticastOptions:
     publishers: Annotated[
         int | None,
         Parameter(
-            help="mrt-mqtt: publishers per host in place of the paper's 20, 40 and 60, for a machine that cannot carry these."
+            converter=whole,
+            help="mrt-mqtt: publishers per host in place of the paper's 20, 40 and 60, for a machine that cannot carry these.",
         ),
     ] = None
     duration: Annotated[str | None, Parameter(help="mrt-mqtt: of one iteration (30 s; with --full 2 s).")] = None
-    iterations: Annotated[int | None, Parameter(help="mrt-mqtt: of every cell (1; with --full 1000).")] = None
+    iterations: Annotated[
+        int | None, Parameter(converter=whole, help="mrt-mqtt: of every cell (1; with --full 1000).")
+    ] = None
     stretch: Annotated[
         int | None,
         Parameter(
-            help="mrt-mqtt: emulate a network that is so many times as slow, and divide its latencies by it, for a machine that cannot carry the rates."
+            converter=whole,
+            help="mrt-mqtt: emulate a network that is so many times as slow, and divide its latencies by it, for a machine that cannot carry the rates.",
         ),
     ] = None
     background: Annotated[

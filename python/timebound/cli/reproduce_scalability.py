@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, stderr
+from timebound.cli.common import print_json, stderr, whole, wholes
 from timebound.engine.folder import FolderError
 
 CLIENTS = 350
@@ -25,11 +25,14 @@ class ScalabilityOptions:
         ),
     ] = False
     clients: Annotated[
-        int | None, Parameter(help=f"mqtt-scalability: how many clients join, 2 to {CLIENTS} ({CLIENTS}).")
+        int | None,
+        Parameter(converter=whole, help=f"mqtt-scalability: how many clients join, 2 to {CLIENTS} ({CLIENTS})."),
     ] = None
     scenario: Annotated[
         tuple[int, ...],
-        Parameter(negative=(), help="mqtt-scalability: 1: one subscriber; 2: one to one. Default: both."),
+        Parameter(
+            converter=wholes, negative=(), help="mqtt-scalability: 1: one subscriber; 2: one to one. Default: both."
+        ),
     ] = ()
     qos: Annotated[
         tuple[int, ...], Parameter(negative=(), help="mqtt-scalability: QoS levels. Default: 0, 1 and 2.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, stderr
+from timebound.cli.common import print_json, stderr, whole
 from timebound.engine.folder import FolderError
 from timebound.scenario.units import RATE, SIZE, TIME, Kind, UnitError, parse
 
@@ -28,8 +28,8 @@ class VeloxOptions:
         float | None, Parameter(name="--lambda", help="velox-model: packets per second that are published (12000).")
     ] = None
     mu: Annotated[float | None, Parameter(help="velox-model: packets per second that a CPU serves (125000).")] = None
-    hops: Annotated[int | None, Parameter(help="velox-model: M, links on the way (2).")] = None
-    packets: Annotated[int | None, Parameter(help="velox-model: N, packets of a message (1).")] = None
+    hops: Annotated[int | None, Parameter(converter=whole, help="velox-model: M, links on the way (2).")] = None
+    packets: Annotated[int | None, Parameter(converter=whole, help="velox-model: N, packets of a message (1).")] = None
     link_rate: Annotated[str | None, Parameter(help="velox-model: rate of every link (100 Mbit/s).")] = None
     packet_size: Annotated[str | None, Parameter(help="velox-model: size of a packet (8192 bit).")] = None
     processing: Annotated[str | None, Parameter(help="velox-model: P, processing per hop (5 us).")] = None

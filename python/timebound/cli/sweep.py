@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Given, Quiet, Settings, print_json, stderr
+from timebound.cli.common import AsJson, Given, Quiet, Settings, print_json, stderr, whole
 from timebound.files import FolderError, given, named_folder
 
 if TYPE_CHECKING:
@@ -47,7 +47,10 @@ def sweep(
     output: Annotated[str | None, Parameter(name=["--output", "-o"], help="The folder of the sweep.")] = None,
     jobs: Annotated[
         int | None,
-        Parameter(help="Points at once; all cores by default, one where emulated: emulations disturb each other."),
+        Parameter(
+            converter=whole,
+            help="Points at once; all cores by default, one where emulated: emulations disturb each other.",
+        ),
     ] = None,
     resume: Annotated[
         bool, Parameter(negative=(), help="Go on with the sweep in the folder; refused where there is none.")

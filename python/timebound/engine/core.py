@@ -101,6 +101,10 @@ class Network:
         return answer
 
 
+_PARTS = {"burst_bytes": ".token_bucket.burst", "rate_bps": ".token_bucket.rate"}
+"""What of a stream is stated as it is by whoever it comes from."""
+
+
 def _problems(plan: Plan, declaration: dict[str, Any], errors: str) -> list[Problem]:
     """Compiler errors, each with the place of the scenario that the declaration's part comes from."""
     problems = []
@@ -108,7 +112,8 @@ def _problems(plan: Plan, declaration: dict[str, Any], errors: str) -> list[Prob
         path = str(error["path"])
         if path.startswith("streams["):
             index = int(path[len("streams[") : path.index("]")])
-            path = plan.origins[declaration["streams"][index]["name"]]
+            origin, part = plan.origins[declaration["streams"][index]["name"]], path.rpartition(".")[2]
+            path = origin + _PARTS.get(part, "")
         problems.append(problem_at(plan.scenario, path, error["message"], error["hint"]))
     return problems
 
@@ -120,7 +125,7 @@ def problem_at(scenario: Scenario, path: str, message: str, hint: str) -> Proble
         file=place.file,
         line=place.line,
         column=place.column,
-        path=path,
+        path=scenario.path_in_file(path),
         message=message,
         hint=hint,
         source_line=_source_line(place),

@@ -24,14 +24,24 @@ def named(name: str | os.PathLike[str]) -> Path:
     """A path that a user gave.
 
     Raises:
-        FolderError: it is empty (and so would be the current folder, which nobody named), or no name at all.
+        FolderError: it is empty (and so would be the current folder, which nobody named), no name at all, or one that only a shell understands.
     """
     text = os.fspath(name)
     if not text.strip():
         raise FolderError("the name of --output is empty", _EMPTY)
     if "\0" in text:
         raise FolderError(f"{text!r} is no name of a file or folder", _EMPTY)
+    _no_home(text)
     return Path(text)
+
+
+def _no_home(text: str) -> None:
+    """`~` means a home folder to a shell, which hands it on as it is where it stands in quotes or behind an `=`."""
+    home = os.path.expanduser(text)  # noqa: PTH111
+    if home != text and not os.path.lexists(text):
+        where = "" if text == Path(text).parts[0] else "in "
+        message = f"{text} would be {where}a folder called {Path(text).parts[0]}: only a shell makes a home folder of it, and where it is not quoted"
+        raise FolderError(message, f"name {home}, or ./{text} if that is what you mean")
 
 
 def given(name: str | os.PathLike[str]) -> Path:
@@ -45,6 +55,7 @@ def given(name: str | os.PathLike[str]) -> Path:
         raise FolderError("the name of a folder or file is empty", "name one; the current folder is .")
     if "\0" in text:
         raise FolderError(f"{text!r} is no name of a folder or file", "name one; the current folder is .")
+    _no_home(text)
     return Path(text)
 
 

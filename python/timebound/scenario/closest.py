@@ -15,10 +15,13 @@ LONGEST = 200
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The name in `known` that is most like `name`, by difflib's ratio; None where none reaches `cutoff`."""
+    """The name in `known` that differs from `name` in capitals alone, or else is most like it, by difflib's ratio; None where none reaches `cutoff`."""
     if len(name) > LONGEST:
         return None
     names = list(islice(known, MOST))
+    folded = name.casefold()
+    if (same := next((each for each in names if each.casefold() == folded and each != name), None)) is not None:
+        return same
     if len(names) > FEW:
         # The ends of a word tell much of it, and most slips change one of them at most.
         first, last = name[:1], name[-1:]

@@ -166,6 +166,12 @@ def _worded(kind: str, details: dict[str, Any], error: Any, subject: Subject) ->
         return f"{_shown(error['input'])} is not possible here", hint
     if kind == "int_type" and isinstance(error["input"], str) and _MANY_DIGITS.fullmatch(error["input"]):
         return f"{_shown(error['input'])} is out of range", "use a number closer to 0"
+    if kind == "list_type" and isinstance(error["input"], (str, int, float)) and not isinstance(error["input"], bool):
+        shown = str(error["input"])
+        return (
+            f"expected a list, found {_shown(error['input'])}",
+            f"write a list: [{shown if len(shown) <= 40 else '...'}]",
+        )
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, found {_shown(error['input'])}", f"write {_EXPECTED[kind]}"
     limits = {

@@ -19,6 +19,9 @@ class Context:
         self.sources = sources
         self.folder = folder
         self.locations: dict[str, Place] = {}
+        self.paths: dict[str, tuple[str, dict[str, str]]] = {}
+        """Part of the resolved model -> its path in the file, and its own parts with their keys there."""
+        self._keys: dict[int, dict[str, str]] = {}
 
     @property
     def failed(self) -> bool:
@@ -67,10 +70,14 @@ class Context:
         """Notes the place of `target` (`links[3]`) and of its parts, under the names of the resolved model."""
         place, node = find(self.tree, path)
         self.locations[target] = place
+        self.paths[target] = dotted(path), self._keys.setdefault(id(renamed), _turned(renamed or {}))
         if isinstance(node, Mapping) and renamed:
             for key, value in node.entries.items():
                 if key in renamed:
-                    self.locations[f"{target}.{renamed[key]}"] = value.place
+                    part = f"{target}.{renamed[key]}"
+                    self.locations[part] = value.place
+                    if isinstance(value, Mapping):
+                        self.locations |= {f"{part}.{inner}": found.place for inner, found in value.entries.items()}
 
     def expand(self, text: str, path: Path, *, key: bool = False) -> list[str]:
         """The names of a range; none, with an error, where it is malformed."""
@@ -79,6 +86,14 @@ class Context:
         except RangeError as error:
             (self.key_error if key else self.error)(path, error.message, error.hint)
             return []
+
+
+def _turned(renamed: dict[str, str]) -> dict[str, str]:
+    """Of several keys that make one part the first."""
+    found: dict[str, str] = {}
+    for key, part in renamed.items():
+        found.setdefault(part, key)
+    return found
 
 
 def close_to(name: str, known: Iterable[str], otherwise: str) -> str:

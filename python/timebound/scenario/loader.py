@@ -135,5 +135,6 @@ def _resolve(checked: shape.ScenarioShape, context: Context, file: FilePath | No
         stated_best_effort_bytes=checked.network.best_effort,
         file=str(file) if file else None,
         locations=context.locations,
+        paths=context.paths,
         warnings=tuple(dict.fromkeys(context.sources.warnings)),
     )

@@ -635,6 +635,8 @@ class Scenario:
     inputs: tuple[str, ...] = field(default=(), compare=False, repr=False)
     """The absolute paths of all files that it is made of: its own, those that it includes, and those that it names."""
     locations: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    paths: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict, compare=False, repr=False)
+    """Part of this object -> its path in the file, and its own parts with their keys there."""
     warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False)
 
     def node(self, name: str) -> Node:
@@ -690,6 +692,16 @@ class Scenario:
                     return self.locations[known]
             candidate = re.sub(r"(^|\.)[^.\[]+$|\[[^\]]*\]$", "", candidate)
         return None
+
+    def path_in_file(self, path: str) -> str:
+        """A path of this object (`flows[7].token_bucket.burst`) with the keys of the file (`flows[2].token-bucket.burst`), as far as they are known."""
+        whole, _, part = path.partition("].")
+        target = f"{whole}]" if part else path
+        if target not in self.paths:
+            return path
+        found, keys = self.paths[target]
+        first, _, rest = part.partition(".")
+        return ".".join(filter(None, (found, keys.get(first, first), rest))) if part else found
 
     def to_yaml(self) -> str:
         """The resolved scenario as YAML; loading it gives an equal scenario."""

@@ -13,7 +13,7 @@ from timebound.scenario.graph import Graph
 from timebound.scenario.model import Flow, MqttStack, Service, Stack
 from timebound.scenario.names import RangeError, expand, group_of, is_flow_name
 from timebound.scenario.resolve_broker import check_via
-from timebound.scenario.resolve_media import bucket
+from timebound.scenario.resolve_media import bucket, check_burst
 from timebound.scenario.resolve_network import Net
 from timebound.scenario.resolve_programs import named_programs
 from timebound.scenario.resolve_reserved import asks, check_asking
@@ -315,6 +315,7 @@ class FlowResolver:
     def check_bucket(self, flow: shape.Flow, path: Path) -> None:
         """A token bucket takes the place of everything else that says when messages are released."""
         context = self.context
+        check_burst(flow.token_bucket, path, context)
         for key, stated in (
             ("period", flow.period is not None),
             ("jitter", flow.jitter > 0),

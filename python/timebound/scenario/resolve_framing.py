@@ -35,8 +35,12 @@ def resolve_framing(stated: shape.Framing | None, context: Context, path: Path =
     found = Framing(tuple(kind for kind in stated.kinds if kind != "ethernet"), overhead, stated.least)
     most = LEAST_FRAME + found.overhead_bytes
     if not LEAST_FRAME <= found.least_frame_bytes <= most:
-        message = f"the shortest frame cannot have {stated.least} B with an overhead of {found.overhead_bytes} B"
-        hint = f"state {LEAST_FRAME} B (padded with the overhead) to {most} B (padded before), header and check sequence included"
+        added = f"an overhead of {found.overhead_bytes} B" if found.overhead_bytes else "nothing added"
+        message = f"the shortest frame cannot have {stated.least} B with {added}"
+        if most == LEAST_FRAME:
+            hint = f"leave least out: with nothing added it is {LEAST_FRAME} B; or state the kinds or the overhead that frames bear"
+        else:
+            hint = f"state {LEAST_FRAME} B (padded with the overhead) to {most} B (padded before), header and check sequence included"
         context.error((*path, "least"), message, hint)
         return ETHERNET
     return found

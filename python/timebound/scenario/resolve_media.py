@@ -12,7 +12,7 @@ from timebound.scenario.model_media import Slots, TokenBucket
 from timebound.scenario.shape_media import Slot, Tdma
 from timebound.scenario.shape_media import TokenBucket as BucketShape
 from timebound.scenario.tree import Path
-from timebound.scenario.units import format_time
+from timebound.scenario.units import LONGEST_NS, format_rate, format_time
 
 _NANOS = 8_000_000_000
 LEAST_MTU = 68
@@ -141,3 +141,14 @@ def _with(
 def bucket(stated: BucketShape | None) -> TokenBucket | None:
     """The token bucket of a flow or of background traffic."""
     return None if stated is None else TokenBucket(rate_bps=stated.rate, burst_bytes=stated.burst)
+
+
+def check_burst(stated: BucketShape | None, path: Path, context: Context) -> None:
+    """A burst whose time at its rate no analysis covers."""
+    if stated is None or stated.burst * _NANOS <= LONGEST_NS * stated.rate:
+        return
+    takes = format_time(stated.burst * _NANOS // stated.rate)
+    message = f"a burst of {stated.burst} B takes {takes} at {format_rate(stated.rate)}, longer than {format_time(LONGEST_NS)}"
+    least = -(-stated.burst * _NANOS // LONGEST_NS)
+    hint = f"burst: {LONGEST_NS * stated.rate // _NANOS} B or less, or rate: {format_rate(least)} or more"
+    context.error((*path, "token-bucket", "burst"), message, hint)

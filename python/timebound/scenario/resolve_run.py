@@ -8,7 +8,7 @@ from timebound.scenario.fields import SearchTime
 from timebound.scenario.graph import Graph
 from timebound.scenario.model import Background, Precision, Run, Simulate
 from timebound.scenario.names import is_flow_name
-from timebound.scenario.resolve_media import bucket
+from timebound.scenario.resolve_media import bucket, check_burst
 from timebound.scenario.resolve_network import Net
 from timebound.scenario.resolve_plane import resolve_data_plane
 from timebound.scenario.resolve_stack import resolve_hosts
@@ -60,6 +60,7 @@ def resolve_background(
     for index, item in enumerate(items):
         path: Path = ("background", index)
         _check_background(item, path, context)
+        check_burst(item.token_bucket, path, context)
         sources = resolve_hosts(item.from_, net, (*path, "from"), context)
         destinations = resolve_hosts(item.to, net, (*path, "to"), context)
         pairs = [(a, b) for a in sources for b in destinations]

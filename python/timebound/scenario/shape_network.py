@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -555,7 +556,12 @@ class Defaults(Shape):
 
 
 def _no_frame(value: Any) -> Any:
-    return "0 B" if value == "none" else value
+    if value == "none":
+        return "0 B"
+    with contextlib.suppress(units.UnitError):
+        if isinstance(value, str) and units.parse(value, units.SIZE) == 0:
+            raise fail(f"no frame has {value}", "best-effort: none says that there is no undeclared frame")
+    return value
 
 
 def _wire_frame(value: int) -> int:

@@ -76,6 +76,8 @@ def read_file(file: FilePath, label: str, place: Place, sources: Sources) -> str
         if (reason := instead_of_file(file)) is not None:
             # No line: the name comes from the command line and may have been meant for a built-in scenario.
             hint = "name an existing file" if place.line else suggest(label)
+            if label.startswith("~"):
+                hint = "only a shell makes a home folder of ~, and where it is not quoted: write the whole path"
             sources.problem(place, "", f"{label!r} {reason}", hint)
             return None
         with file.open("rb") as stream:

@@ -77,6 +77,9 @@ class TooManyProblemsError(Exception):
     """`MOST_PROBLEMS` are recorded: nobody reads more at once, and looking for more takes time."""
 
 
+_LINE_ENDS = "\r\n|[\r\n\x85\u2028\u2029]"
+
+
 class Sources:
     """The texts that were read, for the offending lines of problems, and the problems found so far."""
 
@@ -115,7 +118,7 @@ class Sources:
     def add(self, file: str, text: str) -> None:
         """Remembers a source."""
         self.parametrised = self.parametrised or "${" in text
-        self.lines[file] = re.split("\r\n|[\r\n\x85\u2028\u2029]", text)
+        self.lines[file] = re.split(_LINE_ENDS, text)
 
     def unknown_value(self, place: Place, message: str, hint: str) -> None:
         """Records that nobody knows the value at a place; nothing that is found about what stands in for it is recorded."""
@@ -169,13 +172,20 @@ def decode(data: bytes, file: str, sources: Sources) -> str | None:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        sources.problem(
-            Place(file, line, 1),
-            "",
-            f"byte {data[error.start]:#04x} is not UTF-8",
-            "save the file as UTF-8",
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            sources.problem(Place(file, 1, 1), "", "the file is UTF-16", "save the file as UTF-8")
+            return None
+        before = data[: error.start].decode("utf-8-sig")
+        sources.add(file, data.decode("utf-8-sig", "replace"))
+        lines = re.split(_LINE_ENDS, before)
+        shown = data[error.start : error.start + 1].decode("latin-1")
+        hint = (
+            f"save the file as UTF-8 (in Latin-1 this byte is {shown!r})"
+            if shown.isprintable()
+            else "save the file as UTF-8"
         )
+        message = f"byte {data[error.start]:#04x} is not UTF-8"
+        sources.problem(Place(file, len(lines), len(lines[-1]) + 1), "", message, hint)
         return None
 
 

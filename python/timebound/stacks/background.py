@@ -109,7 +109,7 @@ def _kept(stream: Stream, item: Background, origin: str, smallest: int) -> Strea
     """The stream with the token bucket that its source is declared to keep to, if any."""
     if item.token_bucket is None:
         return stream
-    period, jitter = release.bucket_times(item.token_bucket, max(stream.frames_bytes), f"{origin}.token_bucket")
+    period, jitter = release.bucket_times(item.token_bucket, max(stream.frames_bytes), f"{origin}.token_bucket.burst")
     return replace(stream, bucket=item.token_bucket, smallest_frame=smallest, period_ns=period, jitter_ns=jitter)
 
 

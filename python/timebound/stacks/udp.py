@@ -34,7 +34,7 @@ def lay(plan: Plan, stack: UdpStack) -> None:
         )
         period, jitter = flow.period_ns, flow.jitter_ns
         if flow.token_bucket is not None:
-            period, jitter = release.bucket_times(flow.token_bucket, sum(frames), f"flows[{index}].token_bucket")
+            period, jitter = release.bucket_times(flow.token_bucket, sum(frames), f"flows[{index}].token_bucket.burst")
         for receivers in sets:
             name = f"{flow.name}/direct" if len(sets) == 1 else f"{flow.name}/direct>{receivers[0]}"
             plan.add(
