@@ -40,6 +40,8 @@ const LONGEST: u64 = 1_000_000_000_000_000;
 const LARGEST_FRAME: u32 = 9_300;
 
 const MOST_NODES: usize = 20_000;
+/// Hops of all streams together: 100,000 streams over 15 ports each.
+const MOST_HOPS: usize = 1_500_000;
 
 struct Checker {
     errors: Vec<CompileError>,
@@ -114,6 +116,7 @@ pub fn compile(declaration: &Declaration) -> Result<Network, CompileErrors> {
         routes,
     };
     let mut seen = BTreeSet::new();
+    let mut hops = 0;
     for (index, stream) in declaration.streams.iter().enumerate() {
         let path = format!("streams[{index}]");
         if !seen.insert(stream.name.as_str()) {
@@ -124,7 +127,16 @@ pub fn compile(declaration: &Declaration) -> Result<Network, CompileErrors> {
             );
         }
         if let Some(stream) = streams::compile_stream(stream, &path, &network, &names, &mut check) {
+            hops += stream.tree.hops.len();
             network.streams.push(stream);
+        }
+        if hops > MOST_HOPS {
+            check.error(
+                path,
+                format!("up to this stream there are more than {MOST_HOPS} hops on the ways of all streams"),
+                "declare fewer flows, or split the network",
+            );
+            break;
         }
     }
     if check.errors.is_empty() {

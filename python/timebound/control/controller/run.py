@@ -113,11 +113,16 @@ def running(
         # at the open door.
         import uvicorn
 
+        from timebound.control.controller.door import BACKLOG, Door, Server, allow_files
         from timebound.control.controller.rest import application
 
-        server = uvicorn.Server(
+        allow_files()
+        server = Server(
             uvicorn.Config(
                 application(service, tokens, http.listen),
+                http=Door,
+                ws="none",
+                backlog=BACKLOG,
                 log_config=None,
                 access_log=False,
                 server_header=False,

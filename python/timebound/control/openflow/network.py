@@ -17,11 +17,17 @@ from timebound.control.openflow.rules import Action, Kind, Output, Rule, SetFiel
 from timebound.control.openflow.session import Session, SwitchError
 from timebound.control.openflow.settings import Settings
 from timebound.control.openflow.switchbox import FIXED, HOSTS, SwitchBox
+from timebound.control.quiet import Quiet, quieten
 from timebound.control.topology import PortId, Topology
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.05
+MOST_STRANGERS = 256
+"""Connections at a time whose handshake is not complete; for one more the oldest of them is closed."""
+MOST_STRANGERS_OF_ONE = 128
+"""Of one address: many switches of one computer connect at once when it starts."""
+HANDSHAKE_S = 10.0
 _SYNC_DELAY_S = 0.005
 """Best effort follows a change after this time, so that changes that come together cost one computation."""
 _LATE = 3
@@ -83,6 +89,8 @@ class Network:
         self._stopping = False
         self._listed = {switch.datapath for switch in settings.switches}
         self._sessions: set[Session] = set()
+        self._crowded = Quiet(log, "openflow: connections were closed: too many without a handshake")
+        self._too_slow = Quiet(log, "openflow: connections were closed: no handshake in time")
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -96,7 +104,14 @@ class Network:
                 f"OpenFlow on {settings.host} without TLS: give key and certificates, or listen on loopback"
             )
         context = settings.tls.server() if settings.tls else None
-        self._server = await self._loop.create_server(self._accept, settings.host, settings.port, ssl=context)
+        quieten(self._loop, log)
+        self._server = await self._loop.create_server(
+            self._accept,
+            settings.host,
+            settings.port,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else HANDSHAKE_S,
+        )
         self.spawn(self._tick_for_ever())
         self.spawn(self._sync_for_ever())
         return int(self._server.sockets[0].getsockname()[1])
@@ -146,6 +161,14 @@ class Network:
         self._sessions.add(session)
         if self._stopping:
             session.close("the controller ends")
+            return
+        # Who has not said who he is takes no place from those who have, and an address none from the others.
+        strangers = [each for each in self._sessions if not each.up and not each.is_closing]
+        from_there = [each for each in strangers if each.host == session.host]
+        crowd = from_there if len(from_there) > MOST_STRANGERS_OF_ONE else strangers
+        if crowd is from_there or len(strangers) > MOST_STRANGERS:
+            self._crowded.count(self._loop.time())
+            min(crowd, key=lambda each: each.opened).close("too many connections without a handshake")
 
     def closed(self, session: Session) -> None:
         """`session.Events`."""
@@ -268,7 +291,10 @@ class Network:
 
     def _echo(self, now: float) -> None:
         for session in list(self._sessions):
-            if now - session.heard > self.settings.times.echo_lost_after_ns / 1e9:
+            if not session.up and now - session.opened > HANDSHAKE_S:
+                self._too_slow.count(now)
+                session.close("no handshake in time")
+            elif now - session.heard > self.settings.times.echo_lost_after_ns / 1e9:
                 session.close("it has been silent for too long")
             elif session.up:
                 session.ping()

@@ -21,10 +21,12 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 from timebound.control.openflow.codec import PORT_DOWN_STATES, Message
 from timebound.control.openflow.learned import SeenPort
 from timebound.control.openflow.lengths import check_answer
+from timebound.control.quiet import Quiet
 from timebound.control.topology import PortId
 
 log = logging.getLogger(__name__)
 
+_LEFT = Quiet(log, "openflow: left before the handshake was complete", logging.INFO)
 VERSION = ofp.OFP_VERSION
 _HEADER_SIZE = 8
 _MOST_UNSENT = 16 << 20
@@ -106,6 +108,10 @@ class Session(asyncio.Protocol):
         """As of the handshake."""
         self.peer = ""
         self.up = False
+        self.host = ""
+        """The address of `peer`."""
+        self.opened = 0.0
+        """Loop time at which the connection was there."""
         self.heard = 0.0
         """Loop time at which the switch said something last."""
         self.reason = "the switch closed the connection"
@@ -116,8 +122,9 @@ class Session(asyncio.Protocol):
         """Says hello first, as both sides do."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.peer = str(transport.get_extra_info("peername"))
-        self.heard = asyncio.get_running_loop().time()
+        name = transport.get_extra_info("peername")
+        self.peer, self.host = str(name), str(name[0]) if isinstance(name, tuple) else str(name)
+        self.opened = self.heard = asyncio.get_running_loop().time()
         self._events.opened(self)
         self.send([parser.OFPHello(self.switch, [parser.OFPHelloElemVersionBitmap([VERSION])])])
 
@@ -155,8 +162,13 @@ class Session(asyncio.Protocol):
             self.up = False
             self._events.switch_down(self, reason)
         else:
-            log.info("openflow: %s left before the handshake was complete: %s", self.peer, reason)
+            _LEFT.count(asyncio.get_running_loop().time(), f"{self.peer}: {reason}")
         self._events.closed(self)
+
+    @property
+    def is_closing(self) -> bool:
+        """Has it ended, or is it about to?"""
+        return self._transport is None or self._transport.is_closing()
 
     def close(self, reason: str) -> None:
         """Ends the connection. Rules stay in the switch."""
