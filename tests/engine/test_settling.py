@@ -7,9 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from timebound.engine import settling
+from timebound.engine.causes import Causes
+from timebound.engine.orders import Orders
 from timebound.engine.outcome import Outcome
 from timebound.engine.predict import Prediction, predict
 from timebound.engine.servers import Servers
+from timebound.engine.together import Together
+from timebound.engine.windows import Windows
 from timebound.scenario import load
 from timebound.stacks import Plan, Stream, build_plan
 
@@ -51,6 +55,25 @@ flows:
   - {name: f2, from: h1, to: h4, size: 543 B, period: 23.4 ms, qos: 1, priority: 3}
   - {name: f3, from: h3, to: h1, size: 74 B, period: 266.9 ms, qos: 1, priority: 3}
   - {name: f4, from: h3, to: h4, size: 345 B, period: 10.0 ms, qos: 1, priority: 5}
+stack: {mqtt: {broker: h2}}
+"""
+ENDLESS = """
+name: endless
+network:
+  defaults: {link: {rate: 10 Mbit/s, delay: 5 us, queue: strict-priority, buffer: 4 MiB}, switch: {delay: 5 us}}
+  nodes: {h1: host, h2: host, h3: host, h4: host, s1: switch, s2: switch, s3: switch}
+  links:
+    - [s1, s2]
+    - [s2, s3]
+    - [h1, s3]
+    - [h2, s1]
+    - [h3, s1]
+    - [h4, s1]
+flows:
+  - {name: f0, from: h4, to: h2, size: 29 B, period: 14.5 ms, qos: 2, priority: 4}
+  - {name: f1, from: h4, to: h1, size: 45 B, period: 10.0 ms, qos: 2, priority: 3}
+  - {name: f2, from: h3, to: h4, size: 54585 B, period: 140.1 ms, qos: 2, priority: 3}
+  - {name: f3, from: h1, to: h4, size: 6083 B, period: 26.5 ms, qos: 2, priority: 3}
 stack: {mqtt: {broker: h2}}
 """
 PLAIN = """
@@ -113,9 +136,28 @@ def test_a_chain_of_answers_is_gone_through_in_a_round(monkeypatch: pytest.Monke
     assert rounds < predicted(PLAIN).rounds / 2
 
 
-def test_a_prediction_that_begins_too_high_comes_down_again() -> None:
+def test_a_point_that_is_too_high_comes_down_unless_it_was_asked_for() -> None:
     plan = build_plan(load(PLAIN))
     found = predict(plan, paths=False)
     high = {name: stream.jitter_ns + 30_000_000 for name, stream in found.streams.items() if stream.follows}
-    again = predict(plan, high, paths=False)
-    assert again.outcomes == found.outcomes
+    streams = found.streams
+    search = settling.Settling(plan, Together.of(streams), Causes(Orders(), streams), "bound")
+    point, _ = search.settle(found.steady, streams, settling.Point(dict(high), Servers(plan), Windows.of(plan)))
+    assert point.jitters == {name: found.streams[name].jitter_ns for name in high}
+    # What begins at jitters that are known is to be no lower than what begins at nothing.
+    asked = predict(plan, high, paths=False)
+    assert all(asked.streams[name].jitter_ns >= jitter for name, jitter in high.items())
+
+
+def test_what_grows_for_ever_is_known_by_its_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ENDLESS
+    found = predicted(text)
+    said = [outcome.reason for outcome in found.outcomes.values() if outcome.reason]
+    assert found.rounds < 40 and any("grow without end, since answers make each other later" in each for each in said)
+    # The same streams have bounds as where jitters grow to the longest time there is.
+    monkeypatch.setattr(settling, "FAR", 10**12)
+    slow = predicted(text)
+    assert slow.rounds > found.rounds
+    assert {key for key, outcome in slow.outcomes.items() if outcome.reason} == {
+        key for key, outcome in found.outcomes.items() if outcome.reason
+    }

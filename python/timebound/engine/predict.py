@@ -139,7 +139,7 @@ def predict(
     together, named = Together.of(streams), Named(plan, streams)
     known = below or {}
     declared = dict(streams)
-    settling = Settling(plan, together, causes, method)
+    settling = Settling(plan, together, causes, method, lowers=not known)
     streams = with_joined(streams)
     while True:
         network = Network(plan, _steady(plan, streams, orders), effort)

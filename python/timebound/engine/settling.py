@@ -1,13 +1,14 @@
 """The jitters of answers, worked out until nothing changes any more: a fixed point of the analysis, in few rounds.
 
 A round analyses the network with the jitters that are known and looks with which ones answers leave then. From below, and upwards alone, that leads to
-the least fixed point. Three things shorten it, and none of them can make a bound unsafe: what is returned is always a *point* whose own
+the least fixed point. Four things shorten it, and none of them can make a bound unsafe: what is returned is always a *point* whose own
 analysis says that no answer is later than the point has it, and of such a point every bound holds (were some answer the first of all to be later than it says, all
 that came before would have been within it, and the analysis covers exactly that).
 
 - *Chains* (`_arrivals`). PUBREC, PUBREL and PUBCOMP wait for each other: whoever leaves later arrives later by as much at least, so a round goes through whole chains.
 - *Leaps*. Where small steps follow each other for long (feedback of almost 1, or a staircase that catches up with itself by and by), a point far ahead on
   the same way is tried. If it settles all there have bounds, and shorter leaps are tried; if it does not, steps go on from where they were.
+- *No end* (`_endless`). Where feedback is above 1 there is no fixed point; that shows long before jitters pass the longest time there is.
 - *Lowering*. Where a point settled although its answers are earlier than it has them, those are tried in its place.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from timebound.engine.causes import Causes
@@ -32,6 +34,8 @@ PATIENCE = 48
 """Steps in one network before a leap, and between leaps."""
 STRIDE = 4
 """Steps whose sum is taken for the direction of a leap."""
+FAR, GROWTH = 100, 1.1
+"""What is so many periods late, and becomes later by so much more in each of three strides, does so for ever."""
 ENDS_SOON = 0.75
 """Where a stride is less than this part of the one before, steps go on: they come to their end soon."""
 FIRST_LEAP, WIDER = 4.0, 4.0
@@ -93,6 +97,8 @@ class Settling:
     together: Together
     causes: Causes
     method: str
+    lowers: bool = True
+    """False where the search begins above nothing: it is to come out no lower than one that begins there, as steps alone do."""
     rounds: int = 0
     steps: int = 0
     network: Network = field(init=False)
@@ -109,6 +115,9 @@ class Settling:
             if look.broken or look.settled:
                 break
             past.append(dict(point.jitters))
+            if endless := self._endless(past, look):
+                look = replace(look, broken=endless)
+                break
             if len(past) > due:
                 stride, before = (
                     _forward(past[-1 - STRIDE], past[-1]),
@@ -121,11 +130,30 @@ class Settling:
                 if (found := self._leap(point, stride)) is not None:
                     point, look = found
                     break
-        if not look.broken:
+        if not look.broken and self.lowers:
             point, look = self._lowered(point, look, MOST_LOWERED, 0)
         # The last look need not be that of the point.
         self.together.added(streams, look.outcomes)
         return point, look
+
+    def _endless(self, past: list[dict[str, int]], look: Look) -> dict[str, Outcome]:
+        """The answers that are latest, where all grow for ever: far beyond their periods arrivals are no stairs any more but grow with jitters in proportion,
+        and what grows by more each stride is drawn to no fixed point."""
+        if len(past) <= 3 * STRIDE or not look.later:
+            return {}
+        periods = sum(self.streams[name].period_ns or 0 for name in look.later)
+        if sum(look.later.values()) < FAR * periods:
+            return {}
+        marks = [_sum(past[-1 - number * STRIDE]) for number in range(4)]
+        first, second, third = (after - before for after, before in pairwise(marks))
+        if first < GROWTH * second or second < GROWTH * third:
+            return {}
+        latest = max(look.later.values())
+        return {
+            name: _without(f'arrivals of stream "{name}" {_ENDLESS}')
+            for name, jitter in look.later.items()
+            if 2 * jitter > latest
+        }
 
     def _step(self, point: Point) -> Look:
         """A look at a point that no fixed point is below."""
@@ -155,7 +183,7 @@ class Settling:
         # Any fixed point is safe, so those that settle keep their bounds. Jitters that feed back grow without limit, and past the longest
         # time of a declaration at last.
         broken |= {
-            name: _without(f'arrivals of stream "{name}" {_UNSETTLED}')
+            name: _without(f'arrivals of stream "{name}" {_ENDLESS if jitter > LONGEST_NS else _UNSETTLED}')
             for name, jitter in later.items()
             if last or jitter > LONGEST_NS
         }
@@ -231,8 +259,12 @@ class Settling:
         return point, look
 
 
+def _sum(jitters: Mapping[str, int]) -> int:
+    return sum(jitters.values())
+
+
 def _total(point: Point) -> int:
-    return sum(point.jitters.values())
+    return _sum(point.jitters)
 
 
 def _forward(then: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
@@ -254,6 +286,7 @@ def _without(reason: str) -> Outcome:
     return Outcome("no-finite-bound", reason=reason)
 
 
+_ENDLESS = "grow without end, since answers make each other later"
 _UNSETTLED = f"did not settle within {MOST_ROUNDS} rounds of the analysis"
 
 
@@ -277,9 +310,11 @@ def _arrivals(
                     nominal_ns = outcome.nominal_ns + jitter - counted[name]
                     known[name, receiver] = replace(outcome, nominal_ns=nominal_ns)
         counted |= later
-        found |= {
+        told = {
             name: _arrival(plan, servers, streams[name], known) for name, at in found.items() if isinstance(at, int)
         }
+        # What would be past the limit only because it was told so may yet be spared: those that get there first promise nothing then.
+        found |= {name: at for name, at in told.items() if isinstance(at, int) and at <= LONGEST_NS}
     return found
 
 
