@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// Most connections at a time; more are turned away.
+/// Most connections at a time. One more takes the place of the oldest that has asked for nothing; where all have, it is told so.
 const MOST_CLIENTS: usize = 64;
 /// Most descriptors that may wait for the end of their line.
 const MOST_DESCRIPTORS: usize = 64;
@@ -46,6 +46,8 @@ struct Client {
     input: Vec<u8>,
     descriptors: VecDeque<OwnedFd>,
     output: Vec<u8>,
+    /// It has given an order.
+    asked: bool,
     gone: bool,
 }
 
@@ -86,21 +88,33 @@ impl Control {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             // A connection that we cannot judge or serve is closed by dropping it.
-            if !is_ours(&stream)
-                || stream.set_nonblocking(true).is_err()
-                || self.clients.len() >= MOST_CLIENTS
-            {
+            if !is_ours(&stream) || stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            self.clients.push(Client {
+            let mut client = Client {
                 number: self.next,
                 stream,
                 input: Vec::new(),
                 descriptors: VecDeque::new(),
                 output: Vec::new(),
+                asked: false,
                 gone: false,
-            });
+            };
             self.next += 1;
+            // It may have sent its first order already.
+            let there = self.clients.iter().filter(|known| !known.gone).count();
+            if there >= MOST_CLIENTS {
+                match self.clients.iter_mut().find(|known| !known.gone && !known.asked) {
+                    Some(silent) => silent.refuse("it asked for nothing, and others wait".to_owned()),
+                    None => {
+                        client.refuse(format!(
+                            "{MOST_CLIENTS} others talk to the experiment at the moment"
+                        ));
+                        continue;
+                    }
+                }
+            }
+            self.clients.push(client);
         }
     }
 }
@@ -181,7 +195,10 @@ impl Client {
             let line: Vec<u8> = self.input.drain(..=end).collect();
             match orders::parse(&line[..end]) {
                 Ok(request) => match self.with_descriptors(request) {
-                    Some(received) => requests.push(received),
+                    Some(received) => {
+                        self.asked = true;
+                        requests.push(received);
+                    }
                     None => return self.refuse("the descriptors of a command are missing".to_owned()),
                 },
                 Err(why) => return self.refuse(why),
@@ -321,22 +338,38 @@ mod tests {
     }
 
     #[test]
-    fn too_many_connections_are_turned_away() {
+    fn who_asks_for_nothing_makes_room_and_who_asks_is_kept() {
         let path = std::env::temp_dir().join(format!("timebound-control-{}-many", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         let mut control = Control::new(listener);
-        let streams: Vec<_> = (0..MOST_CLIENTS + 5)
-            .map(|_| {
-                let stream = UnixStream::connect(&path).unwrap();
-                control.turn();
-                stream
-            })
+        let connect = |control: &mut Control, order: &[u8]| {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(order).unwrap();
+            let news = control.turn();
+            (stream, news)
+        };
+        let order = br#"{"version":1,"id":1,"order":"status"}
+"#;
+        let mut silent: Vec<_> = (0..MOST_CLIENTS + 5)
+            .map(|_| connect(&mut control, b"").0)
             .collect();
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(control.clients.len(), MOST_CLIENTS);
-        drop(streams);
+        let mut said = String::new();
+        silent[0].read_to_string(&mut said).unwrap();
+        assert!(said.contains("it asked for nothing"), "{said}");
+        // In one turn with all of them, too.
+        let asking: Vec<_> = (0..MOST_CLIENTS).map(|_| connect(&mut control, order)).collect();
+        assert!(asking.iter().all(|(_, news)| news.requests.len() == 1));
+        let (mut one_more, news) = connect(&mut control, order);
+        assert!(news.requests.is_empty() && news.gone.is_empty());
+        let mut said = String::new();
+        // What it had sent was not read, so the end is an error, behind what was said.
+        let _ = one_more.read_to_string(&mut said);
+        assert!(said.contains("64 others talk to the experiment"), "{said}");
+        std::fs::remove_file(&path).unwrap();
+        drop(asking);
         assert_eq!(control.turn().gone.len(), MOST_CLIENTS);
     }
 }
