@@ -188,7 +188,10 @@ fn stretch(jitter: &mut JitterDecl, per_nano: u64) {
 }
 
 /// So much before its release a stream's frames may count as there: its tree's first port decides.
-fn begins(network: &Network, tree: &Tree) -> Span {
+pub(crate) fn begins(network: &Network, tree: &Tree) -> Span {
+    if network.per_nano() == 1 {
+        return Span::ZERO;
+    }
     let roots = tree.hops.iter().filter(|hop| hop.parent.is_none());
     let slacks = roots.map(|hop| network.ports[hop.port.index()].speed().slack());
     slacks.max().unwrap_or(Span::ZERO)
@@ -206,12 +209,7 @@ pub(crate) fn stream(network: &Network, mut stream: Stream) -> Stream {
             *period = times(*period, per_nano);
             *jitter = times(*jitter, per_nano).saturating_add(begins);
         }
-        Arrival::TokenBucket {
-            rate, burst_bytes, ..
-        } if begins > Span::ZERO => {
-            // What comes in a nanosecond more.
-            *burst_bytes = burst_bytes.saturating_add(rate.0.div_ceil(8_000_000_000));
-        }
+        // The burst of a bucket is a time as well: [`crate::flow::flows_of_stream`] adds it there.
         Arrival::TokenBucket { .. } | Arrival::Unbounded { .. } => {}
     }
     // A bound that is cut to this deadline is less than a nanosecond above it.

@@ -1,6 +1,7 @@
 //! Streams as the analysis sees them: one flow for each frame size, and what links and switches do to it on its way.
 
 use crate::bundle::Line;
+use crate::exact;
 use crate::options::Options;
 use crate::service::bucket::{Envelope, burst_time};
 use timebound_model::{Arrival, Network, Port, Span, Speed, Stream, StreamId, WireBytes};
@@ -118,7 +119,14 @@ pub(crate) fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std
         let first = flows.len();
         let id = StreamId::new(index);
         let observed = options.jitter_override.get(&id).copied().unwrap_or(Span::ZERO);
-        flows_of_stream(stream, id, (observed, network.per_nano()), &mut sizes, &mut flows);
+        let begins = exact::begins(network, &stream.tree);
+        flows_of_stream(
+            stream,
+            id,
+            (observed, begins, network.per_nano()),
+            &mut sizes,
+            &mut flows,
+        );
         for flow in &mut flows[first..] {
             flow.first_hop = first_hop;
             first_hop += stream.tree.hops.len();
@@ -128,11 +136,12 @@ pub(crate) fn flows(network: &Network, options: &Options) -> (Vec<Flow>, Vec<std
     (flows, flows_of)
 }
 
-/// Adds the flows of one stream, in ticks; where their hops lie is up to the caller.
+/// Adds the flows of one stream, in ticks; where their hops lie is up to the caller. `begins` is by how much its frames can begin earlier than whole
+/// nanoseconds say, which `observed` and a declared jitter know of already.
 pub(crate) fn flows_of_stream(
     stream: &Stream,
     id: StreamId,
-    (observed, per_nano): (Span, u64),
+    (observed, begins, per_nano): (Span, Span, u64),
     sizes: &mut Vec<WireBytes>,
     flows: &mut Vec<Flow>,
 ) {
@@ -159,11 +168,11 @@ pub(crate) fn flows_of_stream(
             });
         }
     }
-    flows.extend(bucket(stream, id, observed, per_nano));
+    flows.extend(bucket(stream, id, (observed, begins), per_nano));
 }
 
 /// The flow that covers a token bucket; its jitter stands for the burst, and is no lateness.
-fn bucket(stream: &Stream, id: StreamId, observed: Span, per_nano: u64) -> Option<Flow> {
+fn bucket(stream: &Stream, id: StreamId, (observed, begins): (Span, Span), per_nano: u64) -> Option<Flow> {
     let Arrival::TokenBucket {
         rate,
         burst_bytes,
@@ -173,7 +182,8 @@ fn bucket(stream: &Stream, id: StreamId, observed: Span, per_nano: u64) -> Optio
     else {
         return None;
     };
-    let burst = burst_time(rate, burst_bytes, per_nano).max(observed.0);
+    let declared = burst_time(rate, burst_bytes, per_nano).saturating_add(begins.0);
+    let burst = declared.max(observed.0);
     let envelope = Envelope::new(rate, (burst, per_nano), min_frame, max_frame);
     Some(Flow {
         stream: id,

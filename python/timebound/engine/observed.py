@@ -136,6 +136,7 @@ def beyond_declared(streams: dict[str, Stream], arrivals: dict[str, Arrivals]) -
             smallest_frame=min(declared, seen.least_wire),
             rate_bps=seen.bucket.rate_bps,
             burst_bytes=max(seen.bucket.burst_bytes, seen.largest_wire),
+            whole_bytes=sum(stream.frames_bytes),
         )
     return found
 

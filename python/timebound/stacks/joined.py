@@ -62,6 +62,8 @@ class Joined:
     smallest_frame: int
     rate_bps: int
     burst_bytes: int
+    whole_bytes: int
+    """What a release takes, which is what the jitter of a period brings."""
 
     @classmethod
     def of(cls, packets: Packets, period_ns: int, jitter_ns: int, together_bytes: int) -> Joined:
@@ -72,7 +74,6 @@ class Joined:
         wire = packets.wire
         frame = wire.segment(min(largest, together_bytes))
         whole = packets.count * (size + wire.ack * (1 if fits else size // largest + 1))
-        burst = whole + -(-whole * jitter_ns // period_ns)
         return cls(
             packets=at_once(packets, period_ns, jitter_ns),
             frame_bytes=frame,
@@ -80,8 +81,14 @@ class Joined:
             smallest_frame=wire.framing.shortest(wire.least_segment(least, known=packets.known)),
             rate_bps=-(-whole * 8_000_000_000 // period_ns),
             # What lies in a segment beside the stream's own packets is in no burst of these.
-            burst_bytes=max(burst, frame),
+            burst_bytes=max(_burst(whole, period_ns, jitter_ns), frame),
+            whole_bytes=whole,
         )
+
+    def burst_ns(self, period_ns: int, jitter_ns: int) -> int:
+        """The time in which the burst for that jitter comes at the rate, rounded up: what an analysis takes for it gives the bucket of `of`."""
+        burst = max(_burst(self.whole_bytes, period_ns, jitter_ns), self.frame_bytes)
+        return -(-burst * 8_000_000_000 // self.rate_bps)
 
     def arrival(self) -> dict[str, object]:
         """The JSON of an `ArrivalDecl`."""
@@ -92,6 +99,10 @@ class Joined:
             "min_frame_bytes": self.smallest_frame,
             "max_frame_bytes": self.frame_bytes,
         }
+
+
+def _burst(whole: int, period_ns: int, jitter_ns: int) -> int:
+    return whole + -(-whole * jitter_ns // period_ns)
 
 
 def at_once(packets: Packets, period_ns: int, jitter_ns: int) -> int:

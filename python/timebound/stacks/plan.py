@@ -97,8 +97,11 @@ class Stream:
 
     def observed_jitter(self, jitter_ns: int) -> int:
         """What an analysis takes in place of the declared jitter; of a token bucket it is the time of the whole burst."""
-        is_bucket = self.bucket is not None or self.joined is not None
-        return jitter_ns + self.period_ns if is_bucket and self.period_ns is not None else jitter_ns
+        if self.period_ns is None:
+            return jitter_ns
+        if self.joined is not None:
+            return self.joined.burst_ns(self.period_ns, jitter_ns)
+        return jitter_ns + self.period_ns if self.bucket is not None else jitter_ns
 
     def declaration(self) -> dict[str, Any]:
         """The JSON of `StreamDecl`."""

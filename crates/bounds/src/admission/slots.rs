@@ -55,10 +55,11 @@ impl State {
         let id = self.free_streams.pop().unwrap_or(self.streams.len() as u32);
         let mut found = Vec::new();
         let zero = timebound_model::Span::ZERO;
+        let begins = crate::exact::begins(network, &stream.tree);
         crate::layout::flows_of_stream(
             &stream,
             timebound_model::StreamId(id),
-            (zero, network.per_nano()),
+            (zero, begins, network.per_nano()),
             &mut Vec::new(),
             &mut found,
         );
