@@ -9,10 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 
 from timebound.cli.app import execute
 from timebound.engine import emulate, runs
+from timebound.engine.measured import arrived_by
 from timebound.engine.progress import SILENT
 from timebound.scenario import load
 
@@ -73,3 +75,14 @@ def test_a_prediction_measures_nothing_and_keeps_its_verdict(tmp_path: Path) -> 
     file.write_text(TEXT)
     found = runs.figures_only(load(file), {"predict"}, SILENT)
     assert [flow["verdict"] for flow in found["flows"]] == ["met", "met"]
+
+
+def test_what_is_under_way_when_a_run_is_stopped_is_not_lost() -> None:
+    second = 1_000_000_000
+    messages = pl.DataFrame(
+        {"released_ns": [0, 3 * second, 4 * second - 1, 4 * second], "outcome": ["on-time", "lost", "lost", "on-time"]}
+    )
+    live = {"measured_ns": 5 * second, "planned_ns": 20 * second, "failure": "stopped before its time"}
+    assert arrived_by(live, second, messages)["outcome"].to_list() == ["on-time", "lost", "on-time"]
+    # A whole run has waited for them.
+    assert arrived_by({**live, "failure": None}, second, messages).equals(messages)

@@ -98,6 +98,31 @@ def test_a_built_in_subscriber_gives_the_time_of_its_callback() -> None:
     assert ("f", "c") in complete(laid, frames(laid, way([3, 4])), counted.head(1)).guesses
 
 
+def test_datagrams_that_no_program_took_are_told_of() -> None:
+    text = TEXT.replace("PROGRAMS", "[a, c]").replace("stack: {mqtt: {broker: b}}", "stack: udp")
+    laid = build_plan(load(text))
+    table = frames(laid, [("f/direct", number, number * 10 * MS) for number in range(3)])
+
+    def notes(source: str, destination: str, count: int) -> list[str]:
+        entry = {"source": source, "destination": destination, "protocol": "icmp", "frames": count}
+        live = {"own": {"flows": {"0": {}}, "joined": []}, "undeclared": [entry]}
+        return [note for note in own.complete(laid, name_streams(laid, table), nothing(), live).notes if "ICMP" in note]
+
+    (note,) = notes("c", "a", 8)
+    assert "8 ICMP messages went from c back to a" in note
+    assert notes("c", "a", 1) == notes("a", "c", 8) == notes("b", "a", 8) == []
+
+
+def test_empty_datagrams_of_a_program_are_received_once() -> None:
+    text = TEXT.replace("PROGRAMS", "a").replace("stack: {mqtt: {broker: b}}", "stack: udp").replace("100 B", "0 B")
+    laid = build_plan(load(text))
+    rows = [("f/direct", number, number * 10 * MS) for number in range(3)]
+    counted = [(records.RECEIVED, 0, 0, 0, 2, n, 0, 0, n * 10 * MS, n * 10 * MS + 1) for n in range(3)]
+    endpoints = pl.DataFrame(counted, schema=nothing().schema, orient="row")
+    seen = complete(laid, frames(laid, rows), endpoints)
+    assert [number for number, _ in stamps(seen, records.RECEIVED)] == [0, 1, 2]
+
+
 def test_alike_messages_of_which_some_are_lost_are_a_guess_and_different_ones_are_not() -> None:
     laid = plan()
     lost = frames(laid, way([0, 1, 2], delivered=[0, 2]))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from timebound.engine.programs import TAIL_LINES, failed, failed_words, unfound
+from timebound.engine.programs import TAIL_LINES, failed, failed_words, resolve, unfound
 from timebound.engine.runs import plan_of
 from timebound.report.page import _banner, _failure
 from timebound.report.run import Run
 from timebound.report.words import sentence
-from timebound.scenario import load
+from timebound.scenario import ScenarioError, load
 
 TEXT = """
 name: programs
@@ -38,6 +38,18 @@ def test_a_script_beside_the_scenario_is_not_found_from_a_folder_of_its_own(tmp_
     assert "'app.py'" in said and "the run folder" in said and "programs.yaml:4:" in said
     assert said.endswith("state folder: . to start it in the scenario's folder")
     assert unfound(scenario(tmp_path, "{command: [python3, app.py], folder: .}")) == []
+
+
+def test_a_folder_that_does_not_exist_is_an_error_and_is_not_made(tmp_path: Path) -> None:
+    """It was made on the host, and left there."""
+    file = tmp_path / "s.yaml"
+    text = "name: s\nnetwork: {nodes: {h1: {kind: host, run: [{command: [sleep, 1], folder: FOLDER}]}, h2: host}, links: [[h1, h2]]}\n"
+    text += "flows: [{name: f, from: h1, to: h2, size: 1 B, period: 1 s}]\nstack: udp\n"
+    file.write_text(text.replace("FOLDER", "gone"))
+    with pytest.raises(ScenarioError, match="the folder 'gone' of program 'sleep' of node 'h1' does not exist"):
+        resolve(plan_of(load(file)))
+    (tmp_path / "gone").mkdir()
+    resolve(plan_of(load(file)))
 
 
 def test_a_script_that_is_nowhere_is_said_and_what_is_no_file_is_not(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine import observed, own, records, short
 from timebound.engine.answers import answers
+from timebound.engine.emulate import SETTLE_NS
 from timebound.engine.late import with_causes
 from timebound.engine.observed import Arrivals
 from timebound.engine.predict import Prediction
@@ -92,8 +93,9 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
     endpoints = endpoints.with_columns(pl.col("nominal_ns") - warm_up, pl.col("time_ns") - warm_up)
     nodes = _nodes(folder / "nodes.csv", warm_up)
     told = {order["node"] for order in live.get("lifecycle") or []}
+    messages = arrived_by(live, warm_up, own.owed(_messages(prediction, frames, endpoints), seen))
     return Measured(
-        messages=with_causes(prediction, own.owed(_messages(prediction, frames, endpoints), seen), frames, nodes, told),
+        messages=with_causes(prediction, messages, frames, nodes, told),
         frames=frames,
         arrivals=arrivals,
         worst_ns=worst,
@@ -112,6 +114,17 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
         unread=seen.unread,
         answers=answers(folder, {flow.topic: flow.name for flow in plan.scenario.flows if flow.asks}, warm_up, live),
     )
+
+
+def arrived_by(live: dict[str, Any], warm_up: int, messages: pl.DataFrame) -> pl.DataFrame:
+    """The messages of a run; of one that was ended early without those that were still under way: after its last release a whole run waits for
+    `SETTLE_NS`, and what has not come by then is lost."""
+    import polars as pl
+
+    if live.get("failure") is None:
+        return messages
+    since = live["measured_ns"] - SETTLE_NS - warm_up
+    return messages.filter((pl.col("outcome") != "lost") | (pl.col("released_ns") <= since))
 
 
 def _unnumbered(plan: Plan) -> list[str]:

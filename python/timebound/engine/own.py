@@ -124,11 +124,13 @@ class _Leg:
 
         number = self.plan.host_numbers()[receiver]
         is_stream = isinstance(self.plan.scenario.stack, MqttStack)
+        is_it = (pl.col("flow") == self.number) & (pl.col("receiver") == number) & (pl.col("kind") == records.RECEIVED)
         if receiver in self.flow.programs or not is_stream:
+            # A built-in subscriber knows empty datagrams of others for messages, and has counted them as well.
+            self.seen.endpoints = self.seen.endpoints.filter(~is_it)
             self._add(records.RECEIVED, came, number)
             return True
         # A built-in subscriber has counted what came, in the order of the connection.
-        is_it = (pl.col("flow") == self.number) & (pl.col("receiver") == number) & (pl.col("kind") == records.RECEIVED)
         counted = self.seen.endpoints.filter(is_it).sort("time_ns", maintain_order=True)
         self.seen.endpoints = self.seen.endpoints.filter(~is_it)
         if came.is_empty():

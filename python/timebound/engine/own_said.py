@@ -41,8 +41,25 @@ def say(plan: Plan, endpoints: pl.DataFrame, live: Mapping[str, Any]) -> Said:
         if flow.programs:
             mine = endpoints.filter(pl_is(number))
             said.notes += _Pace(programs, flow, mine, span_ns).say(leg.receivers, stopped)
+            said.notes += _deaf(flow, live.get("undeclared") or [])
     said.notes = list(dict.fromkeys(said.notes))
     return said
+
+
+def _deaf(flow: Flow, undeclared: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Programs that nobody heard of but their host's kernel, which said that no socket was there (RFC 1122, section 4.1.3.1): a datagram counts as received when it
+    leaves the last port, so nothing else tells. One such message may be the end of the run."""
+    silent = {
+        entry["source"]: entry["frames"]
+        for entry in undeclared
+        if entry["protocol"] == "icmp" and entry["destination"] == flow.source and entry["frames"] > 1
+    }
+    return [
+        f"{silent[receiver]:,} ICMP messages went from {receiver} back to {flow.source}: at times no program may have listened on {receiver}. Datagrams of {flow.name!r} count as "
+        f"received when they leave the last port."
+        for receiver in flow.receivers
+        if receiver in flow.programs and receiver in silent
+    ]
 
 
 def retained(plan: Plan, number: int, receiver: str, live: Mapping[str, Any]) -> int:

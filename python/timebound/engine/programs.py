@@ -99,6 +99,15 @@ def resolve(plan: Plan) -> None:
             problems.append(problem_at(plan.scenario, place, message, f"install it (sudo apt-get install {package})"))
         else:
             program["argv"] = [found, *program["argv"][1:]]
+    base = Path(plan.scenario.file).resolve().parent if plan.scenario.file else Path.cwd()
+    for index, node in enumerate(plan.scenario.nodes):
+        for started in node.programs:
+            if started.folder is not None and not (base / started.folder).is_dir():
+                message = (
+                    f"the folder {started.folder!r} of program {started.name!r} of node {node.name!r} does not exist"
+                )
+                hint = "make it; paths count from the scenario's folder, and without folder: a program runs in the run folder"
+                problems.append(problem_at(plan.scenario, f"nodes[{index}].run", message, hint))
     stack = plan.scenario.stack
     if isinstance(stack, MqttStack) and stack.reserved and importlib.util.find_spec("structlog") is None:
         message = "manager and controller need packages that are not installed"
