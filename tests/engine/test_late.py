@@ -197,15 +197,20 @@ def test_who_sent_more_is_noted_where_nothing_was_late_by_it() -> None:
         "declared_jitter_us": 0.0,
         "observed_jitter_us": 2000.0,
         "frame_bytes": frame,
+        "released_late": False,
     }
-    (said,) = notes([{"late_by": None, "exceeded_by": [entry]}, {"late_by": {"cpu": 1}, "exceeded_by": [entry]}])
+    (said,) = notes(
+        [{"late_by": None, "exceeded_by": [entry]}, {"late_by": {"cpu": 1}, "exceeded_by": [entry]}],
+        by_machine=entry["released_late"],
+    )
     assert (
         "t of h1 came with 2 ms of jitter where 0 us are declared and in frames of 698 B where 112 B are declared."
         in said
     )
     # A rate that was exceeded is no jitter.
     entry["count"] = {"observed": 845, "allowed": 171, "span_us": 3_400_000.0}
-    (said,) = notes([{"late_by": None, "exceeded_by": [entry]}])
+    (said,) = notes([{"late_by": None, "exceeded_by": [entry]}], by_machine=entry["released_late"])
     assert "t of h1 came 845 times in 3.4 s where period and jitter allow 171 and in frames of" in said
     # Late messages name theirs themselves.
-    assert notes([{"late_by": {"arrivals": 1}, "exceeded_by": [entry]}]) == []
+    assert notes([{"late_by": {"arrivals": 1}, "exceeded_by": [entry]}], by_machine=entry["released_late"]) == []
+    assert notes([{"late_by": None, "exceeded_by": [entry]}], by_machine=not entry["released_late"]) == []

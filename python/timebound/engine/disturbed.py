@@ -139,13 +139,15 @@ def _exceeded(entry: Mapping[str, Any]) -> str:
     return " and ".join(said)
 
 
-def notes(flows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Who sent more than declared where nothing was late by it, but bounds would have to be higher; late messages name theirs themselves."""
+def notes(flows: Iterable[Mapping[str, Any]], *, by_machine: bool) -> list[str]:
+    """Who sent more than declared where nothing was late by it, but bounds would have to be higher; late messages name theirs themselves.
+    `by_machine`: publishers of ours that released late, or all others, whose doing it was."""
     found = {
         entry["stream"]: entry
         for flow in flows
         if not (flow["late_by"] or {}).get("arrivals")
         for entry in flow["exceeded_by"]
+        if entry["released_late"] == by_machine
     }
     if not found:
         return []

@@ -107,7 +107,9 @@ def summarise(results: Results) -> dict[str, Any]:
         precision = {**precision, "verdict": "disturbed", "reasons": [*precision["reasons"], *why]}
     positions = layout(scenario)
     simulation = results.simulation
-    measured_notes = [] if measured is None else [*measured.unseen, *measured.guesses.values()]
+    measured_notes = disturbed.notes(flows, by_machine=False)
+    if measured is not None:
+        measured_notes += [*measured.unseen, *measured.guesses.values()]
     interrupted = simulation.evaluations if simulation is not None and simulation.is_interrupted else None
     return {
         "schema": SCHEMA,
@@ -123,7 +125,7 @@ def summarise(results: Results) -> dict[str, Any]:
                 *plan.notes,
                 *effort_notes(prediction.looked_at),
                 *joined_notes(flows),
-                *disturbed.notes(flows),
+                *disturbed.notes(flows, by_machine=True),
                 *measured_notes,
                 *interrupted_notes(interrupted),
                 *dict.fromkeys(flow["risk"] for flow in flows if flow["risk"] is not None),

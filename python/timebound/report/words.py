@@ -119,6 +119,7 @@ def sentence(run: Run) -> str:
 
 def _met(run: Run, flows: list[Flow]) -> str:
     timed = [flow for flow in flows if flow.deadline is not None]
+    exceeded = any(flow.bound_observed is not None and flow.bound_observed > (flow.bound or 0.0) for flow in flows)
     parts = []
     if timed:
         every = (
@@ -129,11 +130,13 @@ def _met(run: Run, flows: list[Flow]) -> str:
         safe = all(
             flow.promise is not None and flow.deadline is not None and flow.promise <= flow.deadline for flow in timed
         )
-        parts.append(f"{every}, and so do the bounds{_basis(timed)}" if safe else every)
+        of = " of what is declared" if exceeded else ""
+        parts.append(f"{every}, and so do the bounds{of}{_basis(timed)}" if safe else every)
     else:
         parts.append("No flow states a deadline")
     if any(flow.network.max is not None or flow.simulated is not None for flow in flows):
-        parts.append("no latency seen lies above its bound")
+        # Where more was sent than is declared, what was seen is held against the bound for that.
+        parts.append(f"no latency seen lies above its bound{' for what was sent' if exceeded else ''}")
     others = Counter(flow.verdict for flow in flows if flow.verdict not in ("met",))
     parts += [
         f"{count_text(n)} {_free(verdict)}, of which nothing is required" for verdict, n in sorted(others.items())
