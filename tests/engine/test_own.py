@@ -98,6 +98,25 @@ def test_a_built_in_subscriber_gives_the_time_of_its_callback() -> None:
     assert ("f", "c") in complete(laid, frames(laid, way([3, 4])), counted.head(1)).guesses
 
 
+def test_a_subscriber_that_left_is_named_with_what_it_missed() -> None:
+    laid = plan()
+    warm_up = laid.scenario.run.warm_up_ns
+    begins = warm_up // (10 * MS)
+    table = frames(laid, way(list(range(begins, begins + 6)), delivered=[begins, begins + 1, begins + 2]))
+    number = next(n for n, leg in enumerate(laid.legs) if leg.flow == "f")
+
+    def notes(at_ns: int, **other: Any) -> list[str]:
+        left = {"source": laid.addresses["c"], "flows": [number], "how": "unsubscribed", "at_ns": at_ns, **other}
+        live = {"own": {"flows": {"0": {}}, "joined": [], "left": [left]}}
+        said = own.complete(laid, name_streams(laid, table), nothing(), live).notes
+        return [note for note in said if "did not reach it" in note]
+
+    then = warm_up + 25 * MS
+    (note,) = notes(then)
+    assert "on c unsubscribed at 0.025 s: 3 messages of 'f'" in note
+    assert notes(then, source=laid.addresses["a"]) == notes(then, flows=[]) == notes(warm_up + 10**12) == []
+
+
 def test_datagrams_that_no_program_took_are_told_of() -> None:
     text = TEXT.replace("PROGRAMS", "[a, c]").replace("stack: {mqtt: {broker: b}}", "stack: udp")
     laid = build_plan(load(text))

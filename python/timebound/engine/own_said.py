@@ -42,8 +42,43 @@ def say(plan: Plan, endpoints: pl.DataFrame, live: Mapping[str, Any]) -> Said:
             mine = endpoints.filter(pl_is(number))
             said.notes += _Pace(programs, flow, mine, span_ns).say(leg.receivers, stopped)
             said.notes += _deaf(flow, live.get("undeclared") or [])
+            said.notes += _left(programs, number, mine, told.get("left") or [])
     said.notes = list(dict.fromkeys(said.notes))
     return said
+
+
+LEFT = {
+    "disconnected": "disconnected from its broker",
+    "closed": "closed its connection",
+    "reset": "broke off its connection",
+    "unsubscribed": "unsubscribed",
+}
+
+
+def _left(programs: _Programs, number: int, mine: pl.DataFrame, left: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Subscribing programs that left while messages were still sent, and how many of these did not reach them."""
+    import polars as pl
+
+    flow, warm_up = programs.flow(number), programs.plan.scenario.run.warm_up_ns
+    end = warm_up + programs.plan.scenario.run.duration_ns
+    hosts = programs.plan.host_numbers()
+    found = []
+    for each in left:
+        node = programs.nodes.get(each["source"], "")
+        if number not in each["flows"] or node not in flow.programs or node not in flow.receivers:
+            continue
+        then = pl.col("time_ns").is_between(max(warm_up, each["at_ns"]), end, closed="left")
+        sent = mine.filter((pl.col("kind") == records.SENT) & then)
+        came = mine.filter((pl.col("kind") == records.RECEIVED) & (pl.col("receiver") == hosts[node]))
+        missing = sent.filter(~pl.col("sequence").is_in(came["sequence"].implode())).height
+        if not missing:
+            continue
+        at = (each["at_ns"] - warm_up) / 1e9
+        when = f"at {at:.3f} s" if at >= 0 else "before the measured time"
+        found.append(
+            f"The {programs.name(node)} {LEFT[each['how']]} {when}: {missing:,} messages of {flow.name!r} that were published from then on did not reach it."
+        )
+    return found
 
 
 def _deaf(flow: Flow, undeclared: Iterable[Mapping[str, Any]]) -> list[str]:

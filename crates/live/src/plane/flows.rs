@@ -597,7 +597,10 @@ mod tests {
             identification: 0,
             more_fragments: false,
             later_fragment: false,
-            tcp: Some(TcpSegment { sequence, syn: false }),
+            tcp: Some(TcpSegment {
+                sequence,
+                ..TcpSegment::default()
+            }),
             payload,
         }
     }

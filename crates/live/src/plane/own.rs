@@ -12,7 +12,7 @@ pub(crate) use report::OwnReport;
 use super::packet::{Ipv4, Key};
 use super::short::Found;
 use crate::plan::{OwnPlan, OwnRole};
-use report::{Joined, OwnEnd, OwnFlow, Unread};
+use report::{Joined, Leaving, OwnEnd, OwnFlow, OwnLeft, Unread};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timebound_fabric::NO_STREAM;
 use timebound_wire::mqtt::Kind;
@@ -106,6 +106,8 @@ struct Direction {
     /// A packet has come; the first one opens the session.
     is_open: bool,
     is_lost: bool,
+    /// Its sender has said that it ends the session, or the connection.
+    has_left: bool,
     unread: Option<Unread>,
     /// MQTT 5.0, section 3.3.2.3.4: alias -> the entry of its topic, where it has one.
     aliases: BTreeMap<u16, Option<usize>>,
@@ -147,6 +149,8 @@ pub(super) struct Own {
     flows: BTreeMap<u32, Flow>,
     connections: Vec<Connection>,
     joined: Vec<Joined>,
+    /// Who left, the first of both ends of a connection.
+    left: Vec<OwnLeft>,
     /// By flow, source and destination.
     ends: BTreeMap<(u32, u32, u32), OwnEnd>,
     now_ns: u64,
@@ -202,9 +206,22 @@ impl Own {
             way.placed.clear();
             way.aliases.clear();
             (way.last, way.is_encrypted) = (None, false);
-            (way.in_step, way.is_open, way.is_lost) = (true, false, false);
+            (way.in_step, way.is_open, way.is_lost, way.has_left) = (true, false, false, false);
             return undeclared();
         }
+        let told = self.segment(side, packet, segment.sequence);
+        if segment.fin || segment.rst {
+            let how = if segment.rst {
+                Leaving::Reset
+            } else {
+                Leaving::Closed
+            };
+            self.note_left(side, how);
+        }
+        told
+    }
+
+    fn segment(&mut self, side: Side, packet: &Ipv4<'_>, sequence: u32) -> Told {
         if packet.payload.is_empty() {
             let way = self.way(side);
             let (set, last) = (way.set, way.last);
@@ -216,8 +233,8 @@ impl Own {
                 found: Found::default(),
             };
         }
-        let first = self.read(side, segment.sequence, packet.payload);
-        self.tell(side, segment.sequence, packet.payload.len(), first)
+        let first = self.read(side, sequence, packet.payload);
+        self.tell(side, sequence, packet.payload.len(), first)
     }
 
     fn datagram(&mut self, side: Side) -> Told {

@@ -36,7 +36,11 @@ fn packet(tcp: Option<(u32, bool)>, payload: &[u8]) -> Ipv4<'_> {
         identification: 0,
         more_fragments: false,
         later_fragment: false,
-        tcp: tcp.map(|(sequence, syn)| TcpSegment { sequence, syn }),
+        tcp: tcp.map(|(sequence, syn)| TcpSegment {
+            sequence,
+            syn,
+            ..TcpSegment::default()
+        }),
         payload,
     }
 }
@@ -389,6 +393,58 @@ fn the_qos_of_messages_is_counted_for_each_end() {
         ends.iter().map(|end| (end.flow, end.qos)).collect::<Vec<_>>(),
         [(0, [0, 2, 1])]
     );
+}
+
+/// UNSUBSCRIBE of 5.0.
+fn unsubscribe(topic: &str) -> Vec<u8> {
+    let mut bytes = vec![0xa2, 5 + topic.len() as u8, 0, 9, 0, 0, topic.len() as u8];
+    bytes.extend(topic.as_bytes());
+    bytes
+}
+
+#[test]
+fn who_leaves_is_told_and_who_answers_that_is_not() {
+    let mut rig = Rig::new();
+    let set = rig.own.add(None, entry(0, OwnRole::Answers, None));
+    let answers = rig.own.open(set, key(TCP, 5).reversed(), Some(rig.sides[2]));
+    rig.send(0, &publish("a", b"1", 1, true));
+    rig.send(2, &publish("a", b"1", 1, true));
+    let judge = |rig: &mut Rig, side, sequence, payload: &[u8], fin, now| {
+        let tcp = TcpSegment {
+            sequence,
+            fin,
+            ..TcpSegment::default()
+        };
+        let packet = Ipv4 {
+            tcp: Some(tcp),
+            ..packet(Some((0, false)), payload)
+        };
+        rig.own.judge(side, &packet, now);
+    };
+    judge(&mut rig, answers, 500, &unsubscribe("a"), false, 7);
+    judge(&mut rig, answers, 600, &unsubscribe("of another"), false, 8);
+    judge(&mut rig, answers, 700, &[0xe0, 0], false, 9);
+    judge(&mut rig, answers, 702, &[], true, 10);
+    let broker = rig.sides[2];
+    let at = rig.at[2];
+    judge(&mut rig, broker, at, &[], true, 11);
+    let left: Vec<_> = rig.own.report().left;
+    let found: Vec<_> = left
+        .iter()
+        .map(|left| (left.source_port, left.how, left.at_ns, &left.flows[..]))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (4, Leaving::Unsubscribed, 7, &[0][..]),
+            (4, Leaving::Disconnected, 9, &[0][..])
+        ]
+    );
+    // A broker that ends it first is told as well, and a connection that carried nothing of ours is not.
+    let publisher = rig.sides[1];
+    judge(&mut rig, publisher, 1, &[], true, 12);
+    assert_eq!(rig.own.report().left[2].how, Leaving::Closed);
+    assert_eq!(rig.own.report().left.len(), 3);
 }
 
 #[test]

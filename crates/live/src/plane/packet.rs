@@ -31,10 +31,12 @@ impl Key {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TcpSegment {
     pub(crate) sequence: u32,
     pub(crate) syn: bool,
+    pub(crate) fin: bool,
+    pub(crate) rst: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +133,8 @@ fn parse_ipv4(packet: &[u8]) -> Option<Packet<'_>> {
         found.tcp = Some(TcpSegment {
             sequence: u32_at(behind, 4),
             syn: behind[13] & 2 != 0,
+            fin: behind[13] & 1 != 0,
+            rst: behind[13] & 4 != 0,
         });
     }
     Some(Packet::Ipv4(found))

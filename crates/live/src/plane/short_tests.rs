@@ -24,7 +24,11 @@ fn packet(tcp: Option<(u32, bool)>, payload: &[u8]) -> Ipv4<'_> {
         identification: 0,
         more_fragments: false,
         later_fragment: false,
-        tcp: tcp.map(|(sequence, syn)| TcpSegment { sequence, syn }),
+        tcp: tcp.map(|(sequence, syn)| TcpSegment {
+            sequence,
+            syn,
+            ..TcpSegment::default()
+        }),
         payload,
     }
 }

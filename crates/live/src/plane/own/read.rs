@@ -1,8 +1,8 @@
 //! The bytes of a direction as MQTT packets.
 
-use super::{Direction, Own, OwnEnd, PLACED, Placed, Side, Unread};
+use super::{Direction, Leaving, Own, OwnEnd, PLACED, Placed, Side, Unread};
 use crate::plan::OwnRole;
-use timebound_wire::mqtt::{Connect, Head, Kind, Malformed, Publish, PublishHeader, Version};
+use timebound_wire::mqtt::{Connect, Head, Kind, Malformed, Publish, PublishHeader, Subscribe, Version};
 
 /// Longest part of a packet that is kept until it says what it is: a PUBLISH with the longest topic and properties that go with it.
 const LONGEST_HEAD: usize = 140_000;
@@ -123,6 +123,13 @@ impl Own {
                 self.connections[side.connection as usize].version5 = Some(version == Version::V5);
             }
             Kind::Suback => self.subscribed(side),
+            Kind::Disconnect => self.note_left(side, Leaving::Disconnected),
+            Kind::Unsubscribe => {
+                if body.len() < head.rest {
+                    return Ok(false);
+                }
+                self.unsubscribed(side, &Subscribe::read(head, body, version)?);
+            }
             Kind::Publish => {
                 let Some(measured) = PublishHeader::measure(head, body, version)? else {
                     return Ok(false);
@@ -183,6 +190,24 @@ impl Own {
             let way = &mut self.connections[side.connection as usize].ways[usize::from(side.is_second)];
             way.due[position] = way.due[position].max(published);
         }
+    }
+
+    /// A subscriber names the topics as it did when it subscribed.
+    fn unsubscribed(&mut self, side: Side, asked: &Subscribe<'_>) {
+        let set = self.way(side.other()).set;
+        let named = |entry: &&super::Entry| {
+            entry.plan.role != OwnRole::Answers
+                && asked
+                    .filters
+                    .iter()
+                    .any(|(filter, _)| entry.plan.topic.as_deref() == Some(filter))
+        };
+        let flows = self.sets[set]
+            .iter()
+            .filter(named)
+            .map(|entry| entry.plan.flow)
+            .collect();
+        self.write_left(side, Leaving::Unsubscribed, flows);
     }
 
     /// `length`: bytes of the body before the payload.

@@ -1,12 +1,14 @@
 //! What the data plane says of programs' messages in the end.
 
-use super::Own;
+use super::{Own, Side};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// Connections that are listed with what of them could not be read.
 const MOST_UNREAD: usize = 1024;
+/// Times that somebody left.
+const MOST_LEFT: usize = 1024;
 
 /// What became of the messages of a flow between programs that are not ours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -56,6 +58,33 @@ pub struct OwnUnread {
     pub last_ns: u64,
 }
 
+/// How a program left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Leaving {
+    /// A DISCONNECT.
+    Disconnected,
+    /// A FIN.
+    Closed,
+    /// A RST.
+    Reset,
+    /// An UNSUBSCRIBE, of the flows that are named.
+    Unsubscribed,
+}
+
+/// Who left a connection, or the topics of some flows on it, the first time that it did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OwnLeft {
+    pub source: Ipv4Addr,
+    pub source_port: u16,
+    pub destination: Ipv4Addr,
+    pub destination_port: u16,
+    pub flows: Vec<u32>,
+    pub how: Leaving,
+    /// Run time.
+    pub at_ns: u64,
+}
+
 /// A message that travelled in a frame with one of another flow, which is the one that the frame's record names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Joined {
@@ -74,6 +103,7 @@ pub struct OwnReport {
     pub joined: Vec<Joined>,
     pub ends: Vec<OwnEnd>,
     pub unread: Vec<OwnUnread>,
+    pub left: Vec<OwnLeft>,
 }
 
 impl Own {
@@ -83,6 +113,9 @@ impl Own {
             for way in &mut connection.ways {
                 way.unread = None;
             }
+        }
+        for left in &mut self.left {
+            left.at_ns = 0;
         }
     }
 
@@ -96,7 +129,35 @@ impl Own {
             joined: self.joined.clone(),
             ends: self.ends.values().copied().collect(),
             unread: self.unread().take(MOST_UNREAD).collect(),
+            left: self.left.clone(),
         }
+    }
+
+    /// The sender of this direction leaves; what the other end does then is its answer.
+    pub(super) fn note_left(&mut self, side: Side, how: Leaving) {
+        let connection = &mut self.connections[side.connection as usize];
+        let has_left = connection.ways.iter().any(|way| way.has_left);
+        connection.ways[usize::from(side.is_second)].has_left = true;
+        if !has_left {
+            let flows = connection.flows.iter().copied().collect();
+            self.write_left(side, how, flows);
+        }
+    }
+
+    pub(super) fn write_left(&mut self, side: Side, how: Leaving, flows: Vec<u32>) {
+        let key = self.connections[side.connection as usize].key(side);
+        if flows.is_empty() || self.left.len() >= MOST_LEFT {
+            return;
+        }
+        self.left.push(OwnLeft {
+            source: key.source.into(),
+            source_port: key.source_port,
+            destination: key.destination.into(),
+            destination_port: key.destination_port,
+            flows,
+            how,
+            at_ns: self.now_ns,
+        });
     }
 
     fn unread(&self) -> impl Iterator<Item = OwnUnread> {
