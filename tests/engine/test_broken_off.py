@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +16,10 @@ import polars as pl
 import pytest
 
 from timebound.cli.app import execute
-from timebound.engine import emulate, runs
+from timebound.engine import emulate, joining, runs
 from timebound.engine.measured import arrived_by
 from timebound.engine.progress import SILENT
+from timebound.files import FolderError
 from timebound.scenario import load
 
 TEXT = """
@@ -86,3 +90,42 @@ def test_what_is_under_way_when_a_run_is_stopped_is_not_lost() -> None:
     assert arrived_by(live, second, messages)["outcome"].to_list() == ["on-time", "lost", "on-time"]
     # A whole run has waited for them.
     assert arrived_by({**live, "failure": None}, second, messages).equals(messages)
+
+
+def test_a_run_that_was_killed_while_it_measured_says_that_records_are_all_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = tmp_path / "beside.yaml", tmp_path / "run"
+    file.write_text(TEXT)
+    assert execute(["predict", str(file), "--quiet", "-o", str(folder)]) == 0
+    (folder / "summary.json").unlink()
+    (folder / "frames.bin").write_bytes(bytes(48))
+    capsys.readouterr()
+    assert execute(["report", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert f"{folder} has records of a run that was broken off before anything was made of them (frames.bin)" in said
+    assert "no live.json, which says how the emulation ended: they cannot be joined" in said
+
+
+def test_a_first_interrupt_lets_results_be_finished_and_a_second_one_says_what_is_left(tmp_path: Path) -> None:
+    with joining.kept(tmp_path, SILENT):
+        signal.raise_signal(signal.SIGINT)
+    for name in ("live.json", "scenario.yaml", "endpoints.bin"):
+        (tmp_path / name).touch()
+    with (
+        pytest.raises(FolderError, match=r"as it was recorded \(endpoints.bin\)") as caught,
+        joining.kept(tmp_path, SILENT),
+    ):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert caught.value.code == 130 and caught.value.hint == f"timebound report {tmp_path} joins the records"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_full_disk_while_records_are_joined_has_a_file_and_a_way_on(tmp_path: Path) -> None:
+    for name in ("live.json", "scenario.yaml", "frames.bin"):
+        (tmp_path / name).touch()
+    with pytest.raises(FolderError) as caught, joining.kept(tmp_path, SILENT):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "frames.parquet"))
+    assert str(caught.value).startswith(f"{tmp_path / 'frames.parquet'} cannot be written: No space left on device; ")
+    assert caught.value.code == 3 and f"timebound report {tmp_path}" in caught.value.hint

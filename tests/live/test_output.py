@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.live.test_emulation import run, scenario, timebound
+from timebound.cli.app import execute
+from timebound.engine import joining, runs
 from timebound.engine.doctor import can_emulate
+from timebound.engine.measured import Measured, measure
 
 pytestmark = pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root")
 
@@ -63,3 +69,37 @@ def test_a_link_in_the_place_of_captures_was_written_through(tmp_path: Path) -> 
         assert [path.name for path in docs.iterdir()] == ["a-s1.pcapng"]
         assert (docs / "a-s1.pcapng").read_text() == "precious"
         (folder / name).unlink()
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_what_was_measured_is_joined_after_an_interrupt_or_later(
+    interrupts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: Any) -> Measured:
+        for _ in range(interrupts):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        return measure(*arguments)
+
+    file, folder = scenario(tmp_path), tmp_path / "run"
+    line = ["emulate", str(file), "-o", str(folder), "--set", "run.duration=2 s"]
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "measure", interrupted)
+        code = execute(line)
+    said = capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert joining.ONCE in " ".join(said.split())
+    if interrupts == 2:
+        assert code == 130 and f"hint: timebound report {folder} joins the records" in said
+        assert "as it was recorded (frames.bin, endpoints.bin, nodes.csv, ports.csv, lateness.csv)" in said
+        assert execute(["compare", str(folder), str(folder), "-o", str(tmp_path / "page.html")]) == 2
+        said = capsys.readouterr().err
+        assert "has records of a run that was broken off" in said and f"timebound report {folder} joins them" in said
+        assert execute(["report", str(folder)]) == 0
+    else:
+        assert code in (0, 1, 4)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["verdict"] in ("met", "disturbed") and summary["flows"][0]["received"] > 0
+    assert (folder / "messages.parquet").exists() and not (folder / "frames.bin").exists()
+    assert json.loads((folder / "manifest.json").read_text()).get("joined_later", False) is (interrupts == 2)
+    assert unlisted(folder) == set()

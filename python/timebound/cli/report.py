@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, Given, print_json, stderr
 from timebound.engine.folder import FolderError, read_summary
+from timebound.engine.joining import can_be_joined
 
 
 def register(app: App) -> None:
@@ -25,9 +27,14 @@ def report(
     ] = False,
     json: AsJson = False,
 ) -> int:
-    """Write `report.html` and the figures of an earlier run again, from its `summary.json`."""
+    """Write `report.html` and the figures of an earlier run again, from its `summary.json`.
+
+    Where a run was broken off before its records were joined, they are joined first.
+    """
     from timebound.report import write_report
 
+    if can_be_joined(folder):
+        _join(folder, quiet=json)
     summary = read_summary(folder)
     try:
         path = write_report(folder, png=png, force=force)
@@ -37,3 +44,13 @@ def report(
         print_json(summary)
     stderr(f"report: {path}")
     return 0
+
+
+def _join(folder: Path, *, quiet: bool) -> None:
+    """The results of a run that left its records alone."""
+    from timebound.cli.live_progress import TerminalProgress
+    from timebound.engine.runs import rejoin
+
+    stderr(f"{folder} has the records of a run that was broken off: they are joined now")
+    with TerminalProgress(quiet) as progress:
+        rejoin(folder, progress)

@@ -130,9 +130,25 @@ def read_summary(folder: Path) -> dict[str, Any]:
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise FolderError(f"{folder} is no run folder: it has no summary.json", hint) from None
+        raise _without_summary(folder, hint) from None
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}", hint) from error
     if not isinstance(summary, dict) or not isinstance(summary.get("flows"), list):
         raise FolderError(f"{path} is no summary of a run", hint)
     return summary
+
+
+def _without_summary(folder: Path, hint: str) -> FolderError:
+    """A run that was broken off has left what it is known by (its manifest), and what it measured."""
+    from timebound.engine import joining
+
+    records = joining.left(folder)
+    if not records:
+        return FolderError(f"{folder} is no run folder: it has no summary.json", hint)
+    there = f"{folder} has records of a run that was broken off before anything was made of them ({', '.join(records)})"
+    if joining.can_be_joined(folder):
+        return FolderError(there, f"timebound report {folder} joins them")
+    return FolderError(
+        f"{there}, and no live.json, which says how the emulation ended: they cannot be joined",
+        "run the scenario again",
+    )

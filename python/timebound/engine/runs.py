@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from timebound.engine import calibration, nodes, packets, programs, written
+from timebound.engine import calibration, joining, nodes, packets, programs, written
 from timebound.engine import folder as folders
 from timebound.engine.core import Network, problem_at
 from timebound.engine.emulate import EXIT_DISTURBED, EXIT_HOST, EXIT_INTERRUPTED, Emulation, emulate
@@ -21,7 +20,8 @@ from timebound.engine.progress import SILENT, Progress
 from timebound.engine.simulate import simulate
 from timebound.engine.summary import Results, summarise
 from timebound.engine.write import write_tables
-from timebound.files import Place, close_list
+from timebound.files import Claim, Place, close_list, holding, read_mark
+from timebound.scenario import load
 from timebound.scenario.model import Scenario
 from timebound.scenario.problems import ScenarioError
 from timebound.stacks import Plan, PlanError, build_plan
@@ -140,19 +140,67 @@ def run(
     if "emulate" in parts and not interrupted:
         pair = None if machine is None else _meet(results, machine, progress)
         emulation = _emulate(results, folder, progress, rootless=rootless, take_interfaces=take_interfaces, pair=pair)
+    with joining.kept(folder, progress):
+        manifest = folders.manifest(scenario.file, scenario.run.seed, claim, started)
+        return _write_down(results, folder, progress, manifest, emulation, report=report)
+
+
+def rejoin(folder: Path, progress: Progress = SILENT) -> Done:
+    """Makes the results of an emulation that was broken off when its records were there and nothing was made of them.
+
+    Bounds and simulation are worked out again, from the resolved scenario in the folder.
+
+    Raises:
+        FolderError: the folder is no such one, or another process is at it; it belongs to a part of two machines.
+        ScenarioError: the scenario in it does not compile.
+    """
+    with Place(folder) as place, holding(place):
+        mark = read_mark(place)
+        if mark is None or not joining.can_be_joined(folder):
+            raise FolderError(f"{folder} holds no records to join", "name a folder that `timebound run` wrote")
+        if joining.read_plan(folder).get("cut") is not None:
+            raise FolderError(
+                f"{folder} holds the records of one of two machines, which are joined by the run alone",
+                "run both parts again",
+            )
+        scenario = load(folder / "scenario.yaml")
+        parts, run = set(mark.content["parts"]), mark.content.get("run") or {}
+        claim = Claim(scenario.name, run.get("source"), tuple(sorted(parts)), mark.files)
+        results = _compute(plan_of(scenario), parts, progress, None, None)
+        results.is_emulated = True
+        live = joining.read_live(folder)
+        emulation = Emulation(status=EXIT_OK, failure=live.get("failure"))
+        with joining.kept(folder, progress):
+            started = datetime.fromtimestamp((live.get("epoch_unix_ns") or 0) / 1e9, UTC)
+            manifest = {**folders.manifest(run.get("source"), scenario.run.seed, claim, started), "joined_later": True}
+            return _write_down(results, folder, progress, manifest, emulation, report=True)
+
+
+def _write_down(
+    results: Results,
+    folder: Path,
+    progress: Progress,
+    manifest: dict[str, Any],
+    emulation: Emulation | None,
+    *,
+    report: bool,
+) -> Done:
+    """Joins what was measured and writes results and report."""
+    if emulation is not None:
+        _measure(results, folder, progress, emulation)
     progress.step("report", "writing the report")
     summary = summarise(results)
-    manifest = folders.manifest(scenario.file, scenario.run.seed, claim, started)
     manifest["precision"] = summary["precision"]
     if emulation is not None and emulation.failure is not None:
         manifest["failure"] = summary["failure"] = emulation.failure
         if summary["verdict"] in ("met", "unmeasured"):
             summary["verdict"] = "failed"
+    plan = results.prediction.plan
     if results.measured is not None and (ended := programs.failed(plan, results.measured.live, folder)):
         # What the scenario asks for was not there, or not to the end.
         summary["failed_programs"] = ended
         summary["verdict"] = "failed" if summary["verdict"] == "met" else summary["verdict"]
-    if "emulate" in parts:
+    if results.is_emulated:
         hertz, source = nodes.nominal_hz()
         # What `cpu: 200 MHz` was a part of.
         manifest["host"]["cpu_hz"], manifest["host"]["cpu_hz_source"] = hertz or None, source
@@ -161,6 +209,7 @@ def run(
     if emulation is not None and (found := packets.summary_of_run(folder, progress)) is not None:
         summary["packets"] = found
     folders.write_json(folder / "summary.json", summary)
+    joining.discard_records(folder)
     if report:
         _report(folder)
     with Place(folder) as place:
@@ -247,16 +296,18 @@ def _emulate(
     emulation = emulate(
         results.prediction, folder, teller, rootless=rootless, take_interfaces=take_interfaces, pair=pair
     )
-    live_file = folder / "live.json"
-    live = json.loads(live_file.read_text(encoding="utf-8")) if live_file.exists() else {}
     if pair is not None:
         pair.close()
-        folders.write_json(folder / "pair.json", pair.summary(live))
+        folders.write_json(folder / "pair.json", pair.summary(joining.read_live(folder)))
+    return emulation
+
+
+def _measure(results: Results, folder: Path, progress: Progress, emulation: Emulation) -> None:
+    live = joining.read_live(folder)
     emulation.measuring = live.get("epoch_unix_ns") is not None
     if emulation.measuring:
         progress.step("measure", "joining the records")
         results.measured = measure(results.prediction, folder, live)
-    return emulation
 
 
 def _teller(prediction: Prediction, progress: Progress) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def write_tables(results: Results, folder: Path) -> None:
-    """Writes what the parts that ran have to say; the binary records are replaced by their Parquet files."""
+    """Writes what the parts that ran have to say."""
     if results.simulation is not None:
         _simulated(results, folder)
         _simulated_links(results, folder)
@@ -91,6 +91,3 @@ def _measured(results: Results, folder: Path) -> None:
         _keep(measured.links.select(port, pl.exclude("index")), folder, "links.parquet")
     if measured.precision is not None:
         _keep(measured.precision, folder, "precision.parquet")
-    with Place(folder) as place:
-        for name in ("frames.bin", "endpoints.bin", "nodes.csv", "ports.csv", "lateness.csv"):
-            place.remove(name)
