@@ -128,7 +128,7 @@ def test_datagrams_that_no_program_took_are_told_of() -> None:
         return [note for note in own.complete(laid, name_streams(laid, table), nothing(), live).notes if "ICMP" in note]
 
     (note,) = notes("c", "a", 8)
-    assert "8 ICMP messages went from c back to a" in note
+    assert "8 ICMP messages went from c back to a: at times no program may have listened on c, port 40000." in note
     assert notes("c", "a", 1) == notes("a", "c", 8) == notes("b", "a", 8) == []
 
 
@@ -355,7 +355,13 @@ def test_who_subscribes_late_is_told_to_be_owed_less() -> None:
         ((9, 0, 0), (9, 0, 0), ["a publishes messages of 'f' at QoS 0 where the flow declares QoS 1"]),
         ((0, 0, 9), (0, 9, 0), ["a publishes messages of 'f' at QoS 2 where"]),
         ((4, 5, 0), (4, 5, 0), ["a publishes messages of 'f' at QoS 0 (4 of 9) where"]),
-        ((0, 9, 0), (9, 0, 0), ["c gets messages of 'f' at QoS 0 by its subscription where the flow declares QoS 1"]),
+        (
+            (0, 9, 0),
+            (9, 0, 0),
+            [
+                "c gets messages of 'f' at QoS 0 by its subscription to 'f' (or a filter that has it) where the flow declares QoS 1"
+            ],
+        ),
         ((0, 0, 9), (0, 0, 9), ["a publishes messages of 'f' at QoS 2 where", "c gets messages of 'f' at QoS 2 by"]),
     ],
 )
@@ -374,6 +380,30 @@ def test_retained_messages_alone_are_called_so() -> None:
     ends = [end(laid, "b", "c", (1, 0, 0), retained=1)]
     (note,) = told_of(laid, frames(laid, way(WHOLE, delivered=[])), ends=ends).notes
     assert "only 1 retained came to the program on c" in note
+
+
+def test_messages_of_others_beside_retained_ones_are_not_called_retained_alone() -> None:
+    laid = plan()
+    for retained, more in ((0, ""), (1, ", 1 of them retained")):
+        ends = [end(laid, "b", "c", (4, 0, 0), retained=retained)]
+        (note,) = told_of(laid, frames(laid, way(WHOLE, delivered=[])), ends=ends).notes
+        assert f"4 came, none of which its publisher was seen to send{more}, to the program on c on the topic" in note
+
+
+def test_messages_that_were_sent_again_are_not_said_to_be_of_other_programs() -> None:
+    laid = plan()
+    why = complete(laid, frames(laid, way([0, 1, 2])), unmatched=3).guesses["f", "c"]
+    assert (
+        "were joined by 3 that cannot be told to be one of its publisher's: sent again on the way (MQTT's DUP)" in why
+    )
+
+
+@pytest.mark.parametrize("programs", ["[a, c]", "a", "c"])
+def test_no_datagram_of_a_program_is_said_with_its_port(programs: str) -> None:
+    text = TEXT.replace("PROGRAMS", programs).replace("stack: {mqtt: {broker: b}}", "stack: udp")
+    laid = build_plan(load(text))
+    notes = complete(laid, frames(laid, [])).notes
+    assert notes and all("in datagrams to port 40000" in note for note in notes)
 
 
 def test_a_higher_rate_is_counted_and_one_message_too_early_is_jitter() -> None:

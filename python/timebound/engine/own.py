@@ -46,8 +46,8 @@ def complete(plan: Plan, frames: pl.DataFrame, endpoints: pl.DataFrame, live: Ma
     for number, leg in enumerate(plan.legs):
         flow = flows[leg.flow]
         if flow.programs:
-            kept = {name: own_said.retained(plan, number, name, live) for name in leg.receivers}
-            _Leg(plan, flow, number, kept, told.get("flows", {}).get(str(number)) or {}, seen).complete()
+            came = {name: own_said.arrived(plan, number, name, live) for name in leg.receivers}
+            _Leg(plan, flow, number, came, told.get("flows", {}).get(str(number)) or {}, seen).complete()
     said = own_said.say(plan, seen.endpoints, live)
     seen.unread = said.unread
     seen.notes += said.notes
@@ -72,8 +72,8 @@ class _Leg:
     plan: Plan
     flow: Flow
     number: int
-    receivers: Mapping[str, int]
-    """With how many messages came there that the broker had kept from before."""
+    receivers: Mapping[str, own_said.Arrived]
+    """With what came there on its topic, whoever sent it."""
     told: Mapping[str, int]
     seen: Seen
 
@@ -93,8 +93,7 @@ class _Leg:
             if receiver in self.flow.programs:
                 self.seen.first[self.flow.name, receiver] = came["sequence"].min() if came.height else None  # type: ignore[assignment]
                 if came.is_empty():
-                    kept = self.receivers[receiver]
-                    self._note(f"{f'only {kept:,} retained' if kept else 'none'} came to the program on {receiver}")
+                    self._note(f"{self.receivers[receiver].words()} to the program on {receiver}")
             if self.flow.is_own or receiver in self.flow.programs:
                 certain = self._receive(receiver, came)
                 self._judge(receiver, certain, own, came)
@@ -164,10 +163,13 @@ class _Leg:
         if not certain:
             why = f"{name} bear no number of ours, and not as many came out of the network as were received"
         elif self.told.get("ambiguous") and (missing or self._unfinished(own, came)):
-            why = f"{name} are alike, and not all that were sent came: which ones did is a guess by order"
+            why = f"{name} are alike (or were sent again, with DUP), and not all that were sent came: which ones did is a guess by order"
         elif self.told.get("unmatched"):
             count = self.told["unmatched"]
-            why = f"{name} were joined by {count:,} that were none of its publisher's: other programs publish on the topic, or alter them"
+            why = (
+                f"{name} were joined by {count:,} that cannot be told to be one of its publisher's: sent again on the way (MQTT's DUP), altered, or published on the "
+                "topic by other programs"
+            )
         else:
             return
         self.seen.guesses[self.flow.name, receiver] = f"{why}; single latencies may be those of other messages."
@@ -178,7 +180,7 @@ class _Leg:
 
     def _note(self, what: str) -> None:
         stack = self.plan.scenario.stack
-        where = "in datagrams to its port"
+        where = f"in datagrams to port {own_said.port(self.plan, self.number)}"
         if isinstance(stack, MqttStack):
             where = f"on the topic {self.flow.topic!r}, in MQTT without TLS, to or from the port of its broker"
         encrypted = self.told.get("encrypted") or 0

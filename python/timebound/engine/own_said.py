@@ -41,7 +41,7 @@ def say(plan: Plan, endpoints: pl.DataFrame, live: Mapping[str, Any]) -> Said:
         if flow.programs:
             mine = endpoints.filter(pl_is(number))
             said.notes += _Pace(programs, flow, mine, span_ns).say(leg.receivers, stopped)
-            said.notes += _deaf(flow, live.get("undeclared") or [])
+            said.notes += _deaf(flow, port(plan, number), live.get("undeclared") or [])
             said.notes += _left(programs, number, mine, told.get("left") or [])
     said.notes = list(dict.fromkeys(said.notes))
     return said
@@ -81,7 +81,7 @@ def _left(programs: _Programs, number: int, mine: pl.DataFrame, left: Iterable[M
     return found
 
 
-def _deaf(flow: Flow, undeclared: Iterable[Mapping[str, Any]]) -> list[str]:
+def _deaf(flow: Flow, port: int | None, undeclared: Iterable[Mapping[str, Any]]) -> list[str]:
     """Programs that nobody heard of but their host's kernel, which said that no socket was there (RFC 1122, section 4.1.3.1): a datagram counts as received when it
     leaves the last port, so nothing else tells. One such message may be the end of the run."""
     silent = {
@@ -90,18 +90,42 @@ def _deaf(flow: Flow, undeclared: Iterable[Mapping[str, Any]]) -> list[str]:
         if entry["protocol"] == "icmp" and entry["destination"] == flow.source and entry["frames"] > 1
     }
     return [
-        f"{silent[receiver]:,} ICMP messages went from {receiver} back to {flow.source}: at times no program may have listened on {receiver}. Datagrams of {flow.name!r} count as "
-        f"received when they leave the last port."
+        f"{silent[receiver]:,} ICMP messages went from {receiver} back to {flow.source}: at times no program may have listened on {receiver}{'' if port is None else f', port {port}'}. "
+        f"Datagrams of {flow.name!r} count as received when they leave the last port."
         for receiver in flow.receivers
         if receiver in flow.programs and receiver in silent
     ]
 
 
-def retained(plan: Plan, number: int, receiver: str, live: Mapping[str, Any]) -> int:
-    """How many messages that the broker had kept came to a receiver of a flow."""
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Messages on a flow's topic that came to a receiver from a broker, since its programs were started, whoever sent them."""
+
+    messages: int = 0
+    retained: int = 0
+    """Those of them that the broker had kept, and nobody had sent since."""
+
+    def words(self) -> str:
+        """Where none of them is one that the flow's publisher was seen to send."""
+        if self.messages > self.retained:
+            kept = f", {self.retained:,} of them retained" if self.retained else ""
+            return f"{self.messages:,} came, none of which its publisher was seen to send{kept},"
+        return f"only {self.retained:,} retained came" if self.retained else "none came"
+
+
+def arrived(plan: Plan, number: int, receiver: str, live: Mapping[str, Any]) -> Arrived:
+    """What came to a receiver of a flow, by what the data plane counted at its connections."""
     ends = (live.get("own") or {}).get("ends") or []
     there = plan.addresses[receiver]
-    return sum(end["retained"] for end in ends if end["flow"] == number and end["destination"] == there)
+    mine = [end for end in ends if end["flow"] == number and end["destination"] == there]
+    return Arrived(sum(sum(end["qos"]) for end in mine), sum(end["retained"] for end in mine))
+
+
+def port(plan: Plan, number: int) -> int | None:
+    """The port to which a flow's datagrams go."""
+    leg = plan.legs[number]
+    stream = plan.segments[leg.flow, leg.receivers[0]][0].stream
+    return next((mark.destination_port for mark in plan.markers if (mark.data, mark.protocol) == (stream, "udp")), None)
 
 
 def pl_is(number: int) -> pl.Expr:
@@ -198,7 +222,7 @@ def _qualities(programs: _Programs, ends: list[dict[str, Any]]) -> list[str]:
         kinds = " and ".join(f"QoS {qos}" for qos in other)
         count, whole = sum(other.values()), sum(seen.values())
         more = "" if count == whole else f" ({count:,} of {whole:,})"
-        why = "" if verb == "publishes" else " by its subscription"
+        why = "" if verb == "publishes" else f" by its subscription to {flow.topic!r} (or a filter that has it)"
         found.append(
             f"The {programs.name(node)} {verb} messages of {flow.name!r} at {kinds}{why}{more} where the flow declares QoS {flow.qos}: "
             "bounds and acknowledgements were worked out for that one."
