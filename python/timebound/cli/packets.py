@@ -110,7 +110,7 @@ def _nanoseconds(text: str) -> int:
     from timebound.scenario import units
 
     try:
-        return units.integer(units.parse(text, units.TIME))
+        return units.exactly(units.parse(text, units.TIME), text, units.TIME)
     except units.UnitError as error:
         raise FolderError(f"--interval {text}: {error.message}", error.hint) from None
 

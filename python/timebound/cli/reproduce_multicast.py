@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from timebound.cli.common import print_json, stderr, whole
 from timebound.engine.folder import FolderError
-from timebound.scenario.units import TIME, UnitError, format_time, parse
+from timebound.scenario.units import TIME, UnitError, exactly, format_time, parse
 
 EVALUATIONS = 100
 SHORTEST_NS, LONGEST_NS = 1_000_000_000, 86_400_000_000_000
@@ -118,7 +118,7 @@ def cells_of(options: MulticastOptions, shared: SharedOptions) -> list[Any]:
     duration = FULL_DURATION_NS if shared.full else DURATION_NS
     if options.duration is not None:
         try:
-            duration = int(parse(options.duration, TIME))
+            duration = exactly(parse(options.duration, TIME), options.duration, TIME)
         except UnitError as error:
             raise FolderError(f"--duration: {error}", error.hint) from None
     iterations = options.iterations or (FULL_ITERATIONS if shared.full else 1)

@@ -12,7 +12,7 @@ from timebound.cli.run import Rootless
 from timebound.engine import folder as folders
 from timebound.engine import registry
 from timebound.engine.control import ControlError
-from timebound.scenario.units import TIME, UnitError, integer, parse
+from timebound.scenario.units import TIME, UnitError, exactly, parse
 
 if TYPE_CHECKING:
     from timebound.engine.hold import Held
@@ -44,7 +44,7 @@ def up(
     duration_ns = None
     if for_ is not None:
         try:
-            duration_ns = integer(parse(for_, TIME))
+            duration_ns = exactly(parse(for_, TIME), for_, TIME)
         except UnitError as error:
             raise ControlError(f"--for: {error.message}", error.hint) from None
         if duration_ns < 1_000_000:

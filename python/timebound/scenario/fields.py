@@ -50,14 +50,11 @@ class Quantity:
 
     def convert(self, value: Any) -> Any:
         """Parses; raises the pydantic error with the hint of the unit error."""
-        result: Callable[[Fraction], int | float] = (
-            units.share if self.kind in (units.SHARE, units.CORES) else units.integer
-        )
         try:
             if self.ranged:
                 low, high = units.parse_range(value, self.kind)
-                return result(low), result(high)
-            single = result(units.parse(value, self.kind))
+                return self._result(low, value), self._result(high, value)
+            single = self._result(units.parse(value, self.kind), value)
         except units.UnitError as error:
             raise fail(error.message, error.hint) from None
         if self.kind in (units.CORES, units.FREQUENCY) and single < (
@@ -68,6 +65,11 @@ class Quantity:
             shown = units.format_time(self.least) if self.kind is units.TIME else units.format_size(self.least)
             raise fail(f"{value!r} is too little", f"use at least {shown}")
         return single
+
+    def _result(self, exact: Fraction, written: Any) -> int | float:
+        if self.kind in (units.SHARE, units.CORES):
+            return units.share(exact, written)
+        return units.exactly(exact, written, self.kind)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.convert)

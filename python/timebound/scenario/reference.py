@@ -38,8 +38,8 @@ protocol stack carries them.
 
 ## Quantities
 
-Every quantity carries its unit; a number without a unit is an error. Arithmetic is exact, and what lies below a nanosecond,
-a bit/s or a byte rounds upwards. Delays are one-way. Rates and buffers count the whole wire (preamble 8, header, FCS 4 and
+Every quantity carries its unit; a number without a unit is an error. Arithmetic is exact, and nothing is rounded: what is no
+whole number of nanoseconds, bit/s, bytes (millimetres, Hz) is an error. Delays are one-way. Rates and buffers count the whole wire (preamble 8, header, FCS 4 and
 gap 12 bytes included); `size` of a flow is the payload of one message.
 
 | quantity | units | from | to | example |

@@ -26,7 +26,7 @@ from timebound.scenario.model import Direction, Event
 from timebound.scenario.resolve_network import Net
 from timebound.scenario.targets import Way, link_ways
 from timebound.scenario.tree import Path
-from timebound.scenario.units import TIME, UnitError, format_time, integer, parse
+from timebound.scenario.units import TIME, UnitError, exactly, format_time, parse
 
 MOST_EVENTS = 100_000
 DEFAULT_STEPS = 10
@@ -38,7 +38,7 @@ def event_times(at: dict[str, dict[str, shape.Change]], duration_ns: int, contex
     timed: dict[int, str] = {}
     for key in at:
         try:
-            time = integer(parse(key, TIME))
+            time = exactly(parse(key, TIME), key, TIME)
             if time in timed:
                 context.key_error(("at", key), f"{key} is the same time as {timed[time]}", "write them as one")
             timed[time] = key

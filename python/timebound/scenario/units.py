@@ -1,14 +1,16 @@
 """Quantities with units, exactly: `15..20 ms`, `0.1 %`, `100 Mbit/s`, `256 KiB`, `12.5 km`.
 
 Arithmetic is done with fractions; the results are integers (nanoseconds, bit/s, bytes, millimetres) or, for shares, the
-float nearest to the exact value. What lies below a unit rounds upwards. The limits are those of
-`crates/model/src/compile.rs`, so that what is accepted here also compiles.
+float nearest to the exact value. What is no whole number of the base unit is refused (`exactly`): a period that is rounded up promises less
+than was said, a jitter that is rounded down as well. The limits are those of `crates/model/src/compile.rs`, so that what is accepted here
+also compiles.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -161,13 +163,36 @@ def parse_range(text: object, kind: Kind) -> tuple[Fraction, Fraction]:
 
 
 def integer(value: Fraction) -> int:
-    """The value rounded upwards."""
+    """The value rounded upwards: of what was converted from other programs' units. What a user writes goes through `exactly`."""
     return math.ceil(value)
 
 
-def share(value: Fraction) -> float:
-    """The float nearest to a share."""
-    return float(value)
+def exactly(value: Fraction, text: object, kind: Kind) -> int:
+    """The value in the base unit of its kind, as it was written.
+
+    Raises:
+        UnitError: it is no whole number of them.
+    """
+    if value.denominator == 1:
+        return value.numerator
+    base, form = _BASES[kind.name, kind.units.get("ns")]
+    below = max(math.floor(value), kind.least)
+    near = dict.fromkeys(form(number) for number in (below, math.ceil(value)))
+    raise UnitError(f"{text!r} is no whole number of {base}", f"write {' or '.join(near)}")
+
+
+def share(value: Fraction, text: object = "") -> float:
+    """The float nearest to a share.
+
+    Raises:
+        UnitError: that would be none or all of it, and the share is neither.
+    """
+    found = float(value)
+    if found in (0.0, 1.0) and value != found:
+        raise UnitError(
+            f"{text!r} cannot be told from {format_share(found)}", f"write {format_share(found)} if that is meant"
+        )
+    return found
 
 
 def propagation_ns(millimetres: int) -> int:
@@ -298,3 +323,14 @@ def _format(value: int, units: tuple[tuple[str, int], ...]) -> str:
             decimals = f"{rest * 1000 // factor:03d}".rstrip("0") if factor > 1 else ""
             return f"{whole}.{decimals} {unit}" if decimals else f"{whole} {unit}"
     return f"0 {units[-1][0]}"
+
+
+_BASES: dict[tuple[str, Fraction | None], tuple[str, Callable[[int], str]]] = {
+    ("time", Fraction(1)): ("nanoseconds", format_time),
+    ("time", Fraction(1000)): ("picoseconds", lambda value: f"{value} ps"),
+    ("rate", None): ("bit/s", format_rate),
+    ("size", None): ("bytes", format_size),
+    ("length", None): ("millimetres", lambda value: f"{value} mm"),
+    ("frequency", None): ("Hz", format_frequency),
+}
+"""By name and how many of them a nanosecond is: the base unit in words, and how a number of them is written."""
