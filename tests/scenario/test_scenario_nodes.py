@@ -197,3 +197,55 @@ def test_gateways_that_cannot_work_are_refused_when_planned(old: str, new: str, 
     with pytest.raises(PlanError) as caught:
         build_plan(load(GATEWAY.replace(old, new, 1)))
     assert message in caught.value.message and caught.value.hint
+
+
+NAMED = """
+name: named
+network: {nodes: {a: {kind: host, run: [RUN]}, b: host, s: switch}, links: [[a, s], [b, s]]}
+flows: [{name: FLOW, from: a, to: b, size: 9 B, period: 1 ms}]
+stack: udp
+run: {duration: 1 s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "flow", "message"),
+    [
+        (r'["a\0b"]', "f", "a NUL character"),
+        (r'[app, "a\x00b"]', "f", "a NUL character"),
+        (r'{command: [app], env: {A: "x\0"}}', "f", "a NUL character"),
+        (r'{command: [app], folder: "x\0"}', "f", "a NUL character"),
+        ('{command: [app], env: {"A=B": x}}', "f", "'A=B' cannot be an environment variable"),
+        ('{command: [app], name: "../../x"}', "f", "'../../x' cannot name a program: its log would lie elsewhere"),
+        ('{command: [app], name: ".x"}', "f", "'.x' cannot name a program"),
+        ('{command: [app], name: ""}', "f", "'' cannot name a program"),
+        (r'{command: [app], name: "a\eb"}', "f", r"'a\x1bb' cannot name a program: it has a character that cannot"),
+        ("{command: [app], name: sandbox}", "f", "'sandbox' cannot name a program: the run has a log of that name"),
+        ("{command: [app], name: " + 121 * "x" + "}", "f", "it has more than 120 bytes"),
+        ("[app]", "a/../../x", "'a/../../x' is no name of a flow"),
+        ("[app]", "a//x", "'a//x' is no name of a flow"),
+        ("[app]", r'"a\0b"', "a NUL character"),
+    ],
+)
+def test_what_cannot_name_a_file_or_be_a_word_is_refused_where_it_stands(run: str, flow: str, message: str) -> None:
+    text = NAMED.replace("RUN", run).replace("FLOW", flow)
+    with pytest.raises(ScenarioError) as caught:
+        load(text)
+    (problem,) = caught.value.problems
+    assert message in problem.message and problem.hint
+    assert problem.line == (4 if flow != "f" else 3) and problem.column > 10
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("/usr/bin/app", "app"),
+        ("..", "program"),
+        ("sandbox", "sandbox-program"),
+        (r'"a\eb"', "a_b"),
+        ("é" * 80, "é" * 60),
+    ],
+)
+def test_a_program_without_a_name_has_one_that_a_file_can_have(command: str, name: str) -> None:
+    found = load(NAMED.replace("RUN", f"[{command}]").replace("FLOW", "f"))
+    assert [program.name for program in found.hosts[0].programs] == [name]

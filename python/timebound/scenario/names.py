@@ -66,8 +66,8 @@ def split_names(text: str) -> list[str]:
 
 
 def is_flow_name(text: str) -> bool:
-    """May a flow be called so (`alpha`, `plant/alpha`, also the name of an instance: `alpha[3]`)?"""
-    return _FLOW.fullmatch(text) is not None
+    """May a flow be called so (`alpha`, `plant/alpha`, also the name of an instance: `alpha[3]`)? None that leads elsewhere as the name of a file."""
+    return _FLOW.fullmatch(text) is not None and not {"", ".", ".."} & set(text.split("/"))
 
 
 def group_of(name: str) -> str:

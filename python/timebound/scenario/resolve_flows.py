@@ -84,7 +84,9 @@ class FlowResolver:
         path: Path = ("flows", index)
         if not is_flow_name(flow.name):
             self.context.error(
-                (*path, "name"), f"{flow.name!r} is no name of a flow", "use letters, digits, '_', '.', '-', '/', space"
+                (*path, "name"),
+                f"{flow.name!r} is no name of a flow",
+                "use letters, digits, '_', '.', '-', '/', space; no part between '/' may be empty, '.' or '..'",
             )
         sources = resolve_hosts(flow.from_, self.net, (*path, "from"), self.context)
         receivers = resolve_hosts(flow.to, self.net, (*path, "to"), self.context)

@@ -23,6 +23,13 @@ MOST_FILE_BYTES = 1 << 20
 """Of one file of a node; a scenario is no place for disk images."""
 LEAST_DHCP_MTU = 576
 MERGED = ("env", "files")
+OWN_LOGS = frozenset({"sandbox", "ovsdb-server", "ovs-vswitchd"})
+"""Logs that a run writes of itself."""
+LONGEST_LOG = 120
+"""Bytes of a program's name: that of its node, and what an ending or a number adds, have room in the name of a file."""
+LOG_HINT = (
+    "it is the name of its log in the run folder: use letters, digits, '-', '_', '.' and blanks, for example server"
+)
 """Keys whose entries are merged with those of the template; all others are replaced."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -308,11 +315,13 @@ def _hostname(definition: Definition, context: Context) -> str | None:
     return name
 
 
-def _environment(definition: Definition, env: AbstractMapping[str, str], context: Context) -> dict[str, str]:
-    for key, value in env.items():
-        if _VARIABLE.fullmatch(key) is None or "\0" in value:
+def _environment(
+    definition: Definition, env: AbstractMapping[str, str], context: Context, where: Path = ("env",)
+) -> dict[str, str]:
+    for key in env:
+        if _VARIABLE.fullmatch(key) is None:
             hint = "write for example SITE: north"
-            context.error(definition.at(context, "env", key), f"{key!r} cannot be an environment variable", hint)
+            context.error(definition.at(context, *where, key), f"{key!r} cannot be an environment variable", hint)
     return {key: definition.fill(value) for key, value in env.items()}
 
 
@@ -354,16 +363,41 @@ def _source(name: str, path: Path, context: Context) -> str | None:
     return str(file.resolve())
 
 
+def _no_log(name: str) -> str | None:
+    """Why a program's name cannot be that of its log (`logs/NAME.log` in the run folder)."""
+    if not name or name != name.strip():
+        return "it is empty, or begins or ends with a blank"
+    if "/" in name or name.startswith("."):
+        return "its log would lie elsewhere, or be hidden"
+    if not name.isprintable():
+        return "it has a character that cannot be printed"
+    if len(name.encode("utf-8", "replace")) > LONGEST_LOG:
+        return f"it has more than {LONGEST_LOG} bytes"
+    return "the run has a log of that name" if name in OWN_LOGS else None
+
+
+def _log_of(command: str) -> str:
+    """A name by the program's own, which may be any."""
+    last = command.rstrip("/").rsplit("/", 1)[-1].strip()
+    name = "".join(character if character.isprintable() else "_" for character in last).lstrip(".")
+    shortened = name.encode("utf-8", "replace")[:LONGEST_LOG].decode("utf-8", "ignore") or "program"
+    return f"{shortened}-program" if shortened in OWN_LOGS else shortened
+
+
 def _programs(definition: Definition, context: Context) -> tuple[Program, ...]:
     fill: Callable[[str], str] = definition.fill
     programs: list[Program] = []
     names: set[str] = set()
     for index, program in enumerate(definition.shape.run):
         here = definition.at(context, "run", index)
-        if not program.command[0] or any("\0" in word for word in program.command):
+        if not program.command[0]:
             context.error((*here, "command"), "an empty program name", 'write run: ["mosquitto", "-v"]')
             continue
-        base = program.name or program.command[0].rstrip("/").rsplit("/", 1)[-1] or "program"
+        if program.name is not None and (why := _no_log(program.name)) is not None:
+            context.error((*here, "name"), f"{program.name!r} cannot name a program: {why}", LOG_HINT)
+            continue
+        environment = _environment(definition, program.env, context, ("run", index, "env"))
+        base = program.name or _log_of(program.command[0])
         name, number = base, 2
         while name in names:
             if program.name is not None:
@@ -375,7 +409,7 @@ def _programs(definition: Definition, context: Context) -> tuple[Program, ...]:
             Program(
                 name=name,
                 command=tuple(fill(word) for word in program.command),
-                environment={key: fill(value) for key, value in program.env.items()},
+                environment=environment,
                 folder=None if program.folder is None else fill(program.folder),
                 essential=program.essential,
                 ready_port=program.ready_port,

@@ -321,6 +321,11 @@ class _Builder:
         text: str = event.value
         if self.hidden:
             text = text.translate(_SHOW)
+        if "\0" in text:
+            # The kernel ends names, words and paths with it; no shape has to look for it.
+            hint = "remove it: no name, word, path or text may have one (in double quotes \\0 and \\x00 stand for it)"
+            self.sources.unknown_value(self.place(event), "a NUL character", hint)
+            text = text.replace("\0", "?")
         plain = bool(event.implicit[0])
         value = resolve_plain(text) if plain and text[:1] in _NOT_ONLY_TEXT else text
         return Scalar(self.place(event), value, text, plain)
