@@ -181,3 +181,27 @@ def test_a_file_that_is_too_large_is_told_so_before_it_is_read_further(tmp_path:
         load(tmp_path / "large.yaml")
     (problem,) = error.value.problems
     assert problem.message == "the file has more than 2000000 bytes" and "include" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message", "hint"),
+    [
+        ("network.framing.kinds.0", "vlan", "network.framing.kinds is no list yet", '--set network.framing.kinds="[vlan]"'),
+        ("run.captures.0", "h1-s1", "run.captures is no list yet: it has no entry '0'", '--set run.captures="[h1-s1]"'),
+        ("flows.alarm.to.0", "h1", "nothing below a single value ('0')", '--set flows.alarm.to="[h1]"'),
+        ("network.nodes.h1.run.0.env", "x", "network.nodes.h1.run is no list yet", '--set network.nodes.h1.run="[...]"'),
+        ("flows.alarm.size.x", "3", "nothing below a single value ('x')", "--set flows.alarm.size=VALUE"),
+    ],
+)  # fmt: skip
+def test_an_entry_of_a_list_that_is_not_there_has_a_hint_that_can_be_used(
+    key: str, value: str, message: str, hint: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load("hello", {key: value})
+    (problem,) = caught.value.problems
+    assert message in problem.message and problem.hint.endswith(hint)
+
+
+def test_what_a_list_has_as_its_short_form_can_be_set() -> None:
+    host = load("hello", {"network.nodes.h1.run.command": "[true]"}).hosts[0]
+    assert host.programs[0].command == ("true",)

@@ -304,7 +304,12 @@ class Program(Shape):
         default=None, description="working folder (from the scenario's); default: an own one", examples=["data"]
     )
     name: str | None = Field(default=None, description="name of its log; default: the program's", examples=["server"])
-    essential: bool = Field(default=False, description="does its early end stop the run?", examples=[True])
+    essential: bool = Field(
+        default=False,
+        description="does its early end stop the run: with another status than 0, by a signal, or at all where it has a ready-port? Without that an early end "
+        "with status 0 stops nothing",
+        examples=[True],
+    )
     ready_port: int | None = Field(
         default=None, ge=1, le=65535, description="TCP port that accepts once it is ready", examples=[5201]
     )

@@ -75,6 +75,15 @@ class Spot:
                 found |= {other for key in stated for other in member.instead_of.get(key, ())}
         return found - stated
 
+    def is_list(self, part: str) -> bool:
+        """Is a list read here, below which this part can be no key? A short form of a list may be a mapping."""
+        members = [member for member in self._members() if member is not type(None)]
+        mappings = any(
+            get_origin(each) is dict or (isinstance(each, type) and issubclass(each, BaseModel)) for each in members
+        )
+        is_key = bool(self._shorts()) and not part.isdigit()
+        return not mappings and not is_key and any(get_origin(each) is list for each in members)
+
     def _members(self) -> list[Any]:
         return [member for annotation, _ in self._annotations for member, _ in walk(annotation)]
 

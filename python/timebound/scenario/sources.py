@@ -320,6 +320,15 @@ def _set(tree: Mapping, path: list[str], value: Tree, sources: Sources) -> None:
                 return
             spot = spot.below(key)
             if key not in node.entries or is_null(node.entries[key]):
+                if spot.is_list(rest[0]):
+                    above = ".".join(path[: len(path) - len(rest)])
+                    sources.problem(
+                        value.place,
+                        shown,
+                        f"{above} is no list yet: it has no entry {rest[0]!r}",
+                        _as_list(above, rest, value),
+                    )
+                    return
                 node.entries[key] = Mapping(value.place)
                 node.keys[key] = value.place
             node.entries[key] = _own(_written_out(node.entries[key], rest, spot))
@@ -340,10 +349,18 @@ def _set(tree: Mapping, path: list[str], value: Tree, sources: Sources) -> None:
             node.items[index] = _own(_written_out(node.items[index], rest, spot))
             node = node.items[index]
         else:
-            sources.problem(
-                value.place, shown, f"there is nothing below a single value ({rest[0]!r})", "shorten the path"
+            above = ".".join(path[: len(path) - len(rest)])
+            hint = (
+                _as_list(above, rest, value) if spot.is_list(rest[0]) else f"state it as a whole: {OPTION}{above}=VALUE"
             )
+            sources.problem(value.place, shown, f"there is nothing below a single value ({rest[0]!r})", hint)
             return
+
+
+def _as_list(above: str, rest: list[str], value: Tree) -> str:
+    """How a list is stated that is not there to be changed."""
+    entry = value.text if isinstance(value, Scalar) and len(rest) == 1 else "..."
+    return f'state the list as a whole: {OPTION}{above}="[{entry}]"'
 
 
 def _written_out(tree: Tree, rest: list[str], spot: Spot) -> Tree:
