@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from io import StringIO
@@ -10,10 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
+import timebound.cli
 from timebound.cli.app import execute
-from timebound.cli.table import duration, flow_table
+from timebound.cli.common import stderr, stdout
+from timebound.cli.live_progress import TerminalProgress
+from timebound.cli.table import duration, fit, flow_table, print_table
 
 LATE = """name: late
 network:
@@ -128,7 +136,9 @@ def measured(late: str, capsys: pytest.CaptureFixture[str], *options: str) -> di
 
 def drawn(summary: dict[str, Any], columns: int) -> str:
     console = Console(width=columns, file=StringIO())
-    console.print(flow_table(summary))
+    table = flow_table(summary)
+    fit(table, columns)
+    console.print(table)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -192,3 +202,93 @@ def test_output_that_cannot_be_written_is_told_in_words(more: tuple[str, ...]) -
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 3 and "error: [Errno 28]" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_no_table_is_wider_than_the_terminal_and_no_verdict_is_cut(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    table = Table(title="t", box=SIMPLE_HEAD)
+    for title in ("flow", "receiver"):
+        table.add_column(title, overflow="fold", min_width=8)
+    for title in ("observed\nmax", "application\nmax", "worst\nfound", "bound", "end\nto end", "deadline", "lost"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold", min_width=9)
+    for verdict in ("[magenta]unsupported[/]", "[yellow]disturbed[/]", "met"):
+        table.add_row("telemetry[12]", "receiver-7", *["123.4 us"] * 7, verdict)
+    print_table(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(cell_len(line) <= width for line in lines)
+    for verdict in ("unsupported", "disturbed", "met"):
+        assert any(verdict in line for line in lines)
+    shown = "".join(lines)
+    assert "…" not in shown and (width < 80 or shown.count("telem") == 3)
+
+
+def test_a_run_with_all_figures_keeps_its_caption_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = flow_of_a_run()
+    print_table(flow_table({"scenario": {"name": "x"}, "verdict": "met", "flows": [flow]}))
+    out = capsys.readouterr().out
+    assert "from the write at the publisher to the callback at the subscriber, with hosts" in " ".join(out.split())
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert any(line.split()[-1:] == ["unsupported"] for line in out.splitlines())
+
+
+def flow_of_a_run() -> dict[str, Any]:
+    spread = {"min": 1.0, "p50": 1.0, "p99": 1.0, "max": 1628.0}
+    return {
+        "flow": "telemetry[1]",
+        "receiver": "h3",
+        "verdict": "unsupported",
+        "latency_us": spread,
+        "lost": 12,
+        "application_us": {**spread, "max": 3665.0},
+        "simulated_max_us": 1028.0,
+        "worst_found_us": 1128.0,
+        "tightness": 1.2,
+        "best_us": 3.0,
+        "deadline_us": 40000.0,
+        "segments": [],
+        "decides": True,
+        "bound_us": {"reason": None, "bound": 2283.1, "holistic": 2283.0, "calculus": 2283.0},
+        "end_to_end_us": {"bound": 4283.0, "reason": None, "parts": []},
+    }
+
+
+BAD = "x\x1b[31m\x9b1m\u202e\u2066\u200b\r\x07y"
+SHOWN = r"x\x1b[31m\x9b1m\u202e\u2066\u200b\r\x07y"
+
+
+def test_what_a_name_holds_is_shown_by_tables_and_not_obeyed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    table = Table(title=escape(BAD), caption=escape(BAD))
+    table.add_column(escape(BAD))
+    table.add_row(escape(BAD))
+    print_table(table)
+    out = capsys.readouterr().out
+    assert out.count(SHOWN) == 4 and not set(BAD) & set(out) - set("x[31my")
+
+
+def test_what_a_name_holds_is_shown_by_lines_and_progress_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    stdout(BAD)
+    stderr(BAD)
+    with TerminalProgress(quiet=False) as progress:
+        progress.step("measure", BAD)
+        progress.at(0.5, BAD)
+        progress.note(BAD)
+    seen = capsys.readouterr()
+    assert seen.out == f"{SHOWN}\n" and seen.err.count(SHOWN) == 3
+    assert not set(BAD) & set(seen.err) - set("x[31my")
+
+
+def test_every_verb_prints_through_what_escapes() -> None:
+    """`print` obeys what a file or a stranger says."""
+    allowed = {"common.py", "app.py", "__init__.py"}
+    folder = Path(timebound.cli.__file__).parent
+    found = [file.name for file in folder.glob("*.py") if re.search(r"(?m)^\s*print\(", file.read_text())]
+    assert set(found) <= allowed
+    tables = [file.name for file in folder.glob("*.py") if re.search(r"Console\([^)]*\)\.print", file.read_text())]
+    assert tables == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Quiet, ScenarioName, Settings, open_scenario, print_json
+from timebound.cli.common import AsJson, Quiet, ScenarioName, Settings, open_scenario, print_json, stdout
 
 if TYPE_CHECKING:
     from timebound.engine.admission import Alternatives
@@ -67,28 +67,28 @@ def admit(
         print_json({"flows": [asdict(answer) for answer in found], "notes": notes})
     else:
         for note in notes[:MOST_NOTES]:
-            print(f"but {note} (--buffers refuses that)")
+            stdout(f"but {note} (--buffers refuses that)")
         if len(notes) > MOST_NOTES:
-            print(f"and {len(notes) - MOST_NOTES} more with --json")
+            stdout(f"and {len(notes) - MOST_NOTES} more with --json")
     return 0 if all(answer.admitted for answer in found) else EXIT_REFUSED
 
 
 def _tell(answer: FlowAnswer, *, shares: bool) -> None:
     from timebound.scenario.units import format_ms
 
-    print(f"{answer.flow}: {'admitted' if answer.admitted else 'REFUSED'}")
+    stdout(f"{answer.flow}: {'admitted' if answer.admitted else 'REFUSED'}")
     for decision in answer.decisions.values():
         for receiver, bound_ns in decision.bounds_ns.items():
             if answer.admitted:
                 within = "without a finite bound" if bound_ns is None else f"within {format_ms(bound_ns)}"
                 rests_on = answer.rests_on.get(receiver)
-                print(f"  {answer.flow} reaches {receiver} {within}{f' ({rests_on})' if rests_on else ''}")
+                stdout(f"  {answer.flow} reaches {receiver} {within}{f' ({rests_on})' if rests_on else ''}")
         for text in decision.texts:
-            print(f"  {text}")
+            stdout(f"  {text}")
         if decision.total > len(decision.texts):
-            print(f"  and {decision.total - len(decision.texts)} more")
+            stdout(f"  and {decision.total - len(decision.texts)} more")
     for alternatives in answer.alternatives.values():
-        print(f"  still admitted of {answer.flow}: {_fits(alternatives, shares=shares)}")
+        stdout(f"  still admitted of {answer.flow}: {_fits(alternatives, shares=shares)}")
 
 
 def _fits(alternatives: Alternatives, *, shares: bool) -> str:

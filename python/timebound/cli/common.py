@@ -88,6 +88,11 @@ def stderr(text: str) -> None:
     print(plain(text), file=sys.stderr)
 
 
+def stdout(text: str, *, end: str = "\n") -> None:
+    """Results for people. What names, files and strangers say is shown and not obeyed (`plain`)."""
+    print(plain(text), end=end)
+
+
 def open_scenario(name: str, settings: tuple[str, ...]) -> Scenario:
     """Loads a scenario with its overrides; prints warnings."""
     from timebound.scenario import load
@@ -150,13 +155,11 @@ def everything(*, written: bool) -> str:
 
 def print_flows(summary: dict[str, Any], *, written: bool) -> None:
     """The table of flows that closes a verb. `written`: is there a run folder that has everything?"""
-    from rich.console import Console
-
-    from timebound.cli.table import broker_lines, flow_reasons, flow_table, method_lines
+    from timebound.cli.table import broker_lines, flow_reasons, flow_table, method_lines, print_table
 
     where = everything(written=written)
     with to_whoever_reads():
-        Console(stderr=False, soft_wrap=False).print(flow_table(summary, where))
+        print_table(flow_table(summary, where))
         for tell in (method_lines, flow_reasons, broker_lines):
             for line in tell(summary, where):
-                print(plain(line))
+                stdout(line)

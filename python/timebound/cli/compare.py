@@ -49,9 +49,9 @@ def compare(
     if json:
         print_json({"runs": [{"folder": str(f), "flows": s["flows"]} for f, s in zip(folders, summaries, strict=True)]})
     else:
-        from rich.console import Console
+        from timebound.cli.table import print_table
 
-        Console().print(comparison_table([str(folder) for folder in folders], summaries))
+        print_table(comparison_table([str(folder) for folder in folders], summaries))
     stderr(f"comparison: {path}")
     return 0
 

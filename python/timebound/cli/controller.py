@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from timebound.cli import was_interrupted
-from timebound.cli.common import EXIT_INPUT, AsJson, print_json, stderr
+from timebound.cli.common import EXIT_INPUT, AsJson, print_json, stderr, stdout
 
 EXIT_HOST = 3
 
@@ -49,7 +49,7 @@ def controller(
         from timebound.control.controller.tokens import new_token as made
 
         token, line = made(new_token, new_token)
-        print(line)
+        stdout(line)
         stderr(f"the token, shown once: {token}")
         return 0
     if configuration is None:
@@ -62,7 +62,7 @@ def controller(
         if json:
             print_json({"valid": True, "name": found.name, "warnings": len(found.warnings)})
         else:
-            print(f"{found.name}: well formed")
+            stdout(f"{found.name}: well formed")
         return 0
     return _serve(found)
 

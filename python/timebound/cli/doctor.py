@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import EXIT_INPUT, AsJson, print_json, stderr
+from timebound.cli.common import EXIT_INPUT, AsJson, print_json, stderr, stdout
 
 PROGRAMS = {
     "mosquitto": ("mosquitto", "`stack: {mqtt: {broker: {program: mosquitto}}}`"),
@@ -66,16 +66,16 @@ def doctor(*, calibrate: Calibrate = False, quick: Quick = False, json: AsJson =
         return 0 if ready else 3
     for check in checks:
         mark = "ok" if check.ok else "MISSING" if check.needed else "less"
-        print(f"{mark:<8}{check.name}: {check.text}")
+        stdout(f"{mark:<8}{check.name}: {check.text}")
     for entry in programs:
-        print(f"{'ok' if entry['found'] else 'absent':<8}{entry['program']}: {entry['found'] or entry['for']}")
+        stdout(f"{'ok' if entry['found'] else 'absent':<8}{entry['program']}: {entry['found'] or entry['for']}")
     for said in calibration.lines(measured):
-        print(f"{'less' if measured is None or said.startswith('the machine was busy') else 'ok':<8}{said}")
+        stdout(f"{'less' if measured is None or said.startswith('the machine was busy') else 'ok':<8}{said}")
     for sentence in advice:
-        print(f"\n{sentence}")
+        stdout(f"\n{sentence}")
     if missing:
-        print(f"\nOptional programs that are absent: sudo apt-get install {' '.join(missing)}")
-    print("\nThis host can run the main job." if ready else "\nThis host cannot emulate; predict and simulate work.")
+        stdout(f"\nOptional programs that are absent: sudo apt-get install {' '.join(missing)}")
+    stdout("\nThis host can run the main job." if ready else "\nThis host cannot emulate; predict and simulate work.")
     return 0 if ready else 3
 
 

@@ -14,7 +14,6 @@ from timebound.cli.target import NodeRange, host_names
 from timebound.engine import registry
 from timebound.engine.command import Commands, Outcome, worst
 from timebound.engine.control import ControlError, Link, environment, here, pick_nodes
-from timebound.scenario.problems import plain
 
 
 def register(app: App) -> None:
@@ -76,7 +75,7 @@ def _close(outcomes: dict[str, Outcome], *, json: bool) -> int:
     else:
         for name, outcome in outcomes.items():
             if outcome.error is not None:
-                stderr(f"{name}: {plain(outcome.error)}")
+                stderr(f"{name}: {outcome.error}")
             elif outcome.exit_code and len(outcomes) > 1:
                 stderr(f"{name}: exit code {outcome.exit_code}")
     return worst(outcomes)

@@ -6,7 +6,10 @@ import sys
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from timebound.scenario.problems import plain
 
 MOST_BARS = 12
 """An experiment of a thousand iterations has thousands of parts; a terminal shows the last ones."""
@@ -39,25 +42,26 @@ class TerminalProgress:
     def step(self, name: str, text: str) -> None:
         """A new part begins."""
         self._finish()
-        self._task = self._bars.add_task(text, total=1.0, part=name)
+        text = plain(text)
+        self._task = self._bars.add_task(escape(text), total=1.0, part=name)
         for old in self._bars.task_ids[:-MOST_BARS]:
             self._bars.remove_task(old)
         if self._plain and not self._quiet:
-            self._console.print(f"{name}: {text}", highlight=False)
+            self._console.print(f"{name}: {text}", highlight=False, markup=False)
 
     def at(self, share: float, text: str = "") -> None:
         """The part is at a share of 0..1."""
         if self._task is None:
             return
         if text:
-            self._bars.update(self._task, completed=share, description=text)
+            self._bars.update(self._task, completed=share, description=escape(plain(text)))
         else:
             self._bars.update(self._task, completed=share)
 
     def note(self, text: str) -> None:
         """Something that the user should read."""
         if text and not self._quiet:
-            self._console.print(text, highlight=False, markup=False)
+            self._console.print(plain(text), highlight=False, markup=False)
 
     def _finish(self) -> None:
         if self._task is not None:

@@ -117,10 +117,10 @@ def _nanoseconds(text: str) -> int:
 
 def _print(summary: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
+    from timebound.cli.table import print_table
     from timebound.engine.packets.frames import CATEGORIES, CLASSES
 
     columns = [(entry["capture"], entry) for entry in summary["captures"]]
@@ -154,7 +154,7 @@ def _print(summary: dict[str, Any]) -> None:
         row(f"  frames of {name} bytes", "sizes", "frame", name)
     for name in ("retransmissions", "spurious_retransmissions", "duplicate_acks", "out_of_order"):
         row(name.replace("_", " "), "totals", "tcp", name)
-    Console(stderr=False).print(table)
+    print_table(table)
     for name, entry in columns:
         for words in filter(None, [entry["problem"], *entry["notes"]]):
             stderr(f"{name}: {words}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, stderr
+from timebound.cli.common import print_json, stderr, stdout
 from timebound.cli.table import duration
 from timebound.files import FolderError, may_write, named, named_file, suffix, write_file
 from timebound.scenario.units import TIME, UnitError, parse
@@ -150,8 +150,9 @@ def _write(
 
 def _print(document: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
+
+    from timebound.cli.table import print_table
 
     rows = _merged(document["flows"])
     rows = sorted(rows, key=_criticality) if len(rows) > MOST_ROWS else rows
@@ -168,9 +169,9 @@ def _print(document: dict[str, Any]) -> None:
     table.add_column("deadline\nmet", overflow="fold", min_width=9)
     for row in rows[:MOST_ROWS]:
         table.add_row(*_row(row))
-    Console(stderr=False, soft_wrap=False).print(table)
+    print_table(table)
     for line in lines(document):
-        print(line)
+        stdout(line)
 
 
 def _merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from timebound.cli.common import print_json
+from timebound.cli.common import print_json, stdout
 from timebound.cli.table import MOST_REASONS, duration
-from timebound.scenario.problems import plain
 
 if TYPE_CHECKING:
     from timebound.scenario.model import Scenario
@@ -43,9 +42,9 @@ def run(scenario: Scenario, flows: tuple[str, ...], *, json: bool, quiet: bool, 
         print_json(entries)
     else:
         for entry in entries:
-            print(plain("\n".join(entry_lines(entry, methods))), end="\n\n")
+            stdout("\n".join(entry_lines(entry, methods)), end="\n\n")
         if left_out > 0:
-            print(
+            stdout(
                 f"These {MOST_WAYS} have the least slack; {left_out} more with --json, or by name: --explain {shlex.quote(pairs[0][0])}"
             )
     are_bounded = all(segment["explanation"] for entry in entries for segment in entry["segments"])
@@ -203,11 +202,12 @@ def _time(nanos: int) -> str:
 def print_ports(summary: dict[str, Any], everything: str) -> None:
     """Utilisation, backlog per queue and the room that loses nothing, port by port; `everything` says where the reasons are that are left out."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    name = escape(plain(summary["scenario"]["name"]))
+    from timebound.cli.table import print_table
+
+    name = escape(summary["scenario"]["name"])
     # All columns have room in 80 characters: what is a sentence stands below.
     table = Table(box=SIMPLE_HEAD, title=f"{name}: ports", title_justify="left", padding=(0, 1, 0, 0))
     table.add_column("port", overflow="fold", min_width=8)
@@ -222,7 +222,7 @@ def print_ports(summary: dict[str, Any], everything: str) -> None:
             if queue["reason"]:
                 reasons.append(f"{port['port']} class {queue['class']}: {queue['reason']}")
             table.add_row(
-                escape(plain(port["port"])) if first else "",
+                escape(port["port"]) if first else "",
                 f"{port['utilisation_declared']:.1%}" if first else "",
                 str(queue["class"]),
                 duration(queue["largest_delay_us"]),
@@ -236,8 +236,8 @@ def print_ports(summary: dict[str, Any], everything: str) -> None:
         notes.append("too small: the backlog can exceed the buffer, and frames can be lost")
     table.caption = "\n".join(notes) or None
     table.caption_justify = "left"
-    Console(stderr=False, soft_wrap=False).print(table)
+    print_table(table)
     for reason in reasons[:MOST_REASONS]:
-        print(plain(reason))
+        stdout(reason)
     if len(reasons) > MOST_REASONS:
-        print(f"{len(reasons) - MOST_REASONS} more queues without a bound {everything}")
+        stdout(f"{len(reasons) - MOST_REASONS} more queues without a bound {everything}")

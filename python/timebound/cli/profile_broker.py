@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Force, Quiet, print_json, stderr
+from timebound.cli.common import AsJson, Force, Quiet, print_json, stderr, stdout
 from timebound.files import FolderError, may_write, named_file, write_file
 
 if TYPE_CHECKING:
@@ -70,10 +70,9 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
 
 def _print(content: dict[str, Any], request: Request) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
-    from timebound.cli.table import duration
+    from timebound.cli.table import duration, print_table
 
     broker = content["broker"]
     table = Table(title=f"{broker['program']} {broker['version']}", title_justify="left", box=SIMPLE_HEAD)
@@ -96,8 +95,8 @@ def _print(content: dict[str, Any], request: Request) -> None:
             *(duration(alone[f"{name}_ns"] / 1000) for name in ("median", "p99", "max")),
             duration(cell["back_to_back"]["median_ns"] / 1000),
         )
-    Console(stderr=False).print(table)
+    print_table(table)
     fit = content["fit"]
     parts = ("message", "copy", "acknowledgement")
     costs = ", ".join(f"{duration(fit[f'{part}_ns'] / 1000)} per {part}" for part in parts)
-    print(f"fit: {costs}, {fit['byte_ps'] / 1000:g} ns per byte; latency {duration(fit['latency_ns'] / 1000)}")
+    stdout(f"fit: {costs}, {fit['byte_ps'] / 1000:g} ns per byte; latency {duration(fit['latency_ns'] / 1000)}")

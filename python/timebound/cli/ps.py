@@ -7,7 +7,7 @@ from typing import Any
 
 from cyclopts import App
 
-from timebound.cli.common import AsJson, print_json, stderr
+from timebound.cli.common import AsJson, print_json, stderr, stdout
 from timebound.engine import registry
 from timebound.engine.control import ControlError, Link
 from timebound.scenario.problems import plain
@@ -27,10 +27,10 @@ def ps(*, json: AsJson = False) -> int:
     if not entries:
         stderr("no experiment is running")
         return 0
-    print(f"{'RUN':<20} {'SCENARIO':<24} {'PHASE':<10} {'HOSTS':>5}  FOLDER")
+    stdout(f"{'RUN':<20} {'SCENARIO':<24} {'PHASE':<10} {'HOSTS':>5}  FOLDER")
     for entry in entries:
         name = plain(entry["scenario"])
-        print(f"{entry['run_id']:<20} {name:<24} {entry['phase']:<10} {entry['hosts']:>5}  {plain(entry['folder'])}")
+        stdout(f"{entry['run_id']:<20} {name:<24} {entry['phase']:<10} {entry['hosts']:>5}  {entry['folder']}")
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from timebound.cli import reproduce_bounds, reproduce_multicast, reproduce_scalability, reproduce_velox
-from timebound.cli.common import AsJson, Output, Quiet, print_json
+from timebound.cli.common import AsJson, Output, Quiet, print_json, stdout
 from timebound.cli.reproduce_bounds import BoundsOptions
 from timebound.cli.reproduce_multicast import MulticastOptions, SharedOptions
 from timebound.cli.reproduce_scalability import ScalabilityOptions
@@ -61,7 +61,7 @@ def reproduce(
             print_json([{"name": name, "description": text} for name, text in EXPERIMENTS.items()])
         else:
             for name, text in EXPERIMENTS.items():
-                print(f"{name:<20} {text}")
+                stdout(f"{name:<20} {text}")
         return 0
     if experiment not in EXPERIMENTS:
         raise _refused(f"there is no experiment {experiment!r}", f"there are: {', '.join(EXPERIMENTS)}")

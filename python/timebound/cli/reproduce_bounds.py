@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, stderr, whole
+from timebound.cli.common import print_json, stderr, stdout, whole
 from timebound.engine.folder import FolderError
 
 MOST_EVALUATIONS = 1_000_000
@@ -67,13 +67,11 @@ def run(options: BoundsOptions, folder: Path, *, json: bool, quiet: bool) -> int
 
 
 def _tables(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    from timebound.cli.table import duration
+    from timebound.cli.table import duration, print_table
     from timebound.reproduce.bounds.page import BARS, SAFETY, WORDS, title_of, value_of
 
-    console = Console()
     for cell in result["cells"]:
         busiest = ", ".join(f"{port['port']} {port['utilisation']:.2f}" for port in cell["ports"][:4])
         table = Table(title=f"\n{title_of(cell, result)}", title_justify="left", box=None, pad_edge=False)
@@ -88,9 +86,9 @@ def _tables(result: dict[str, Any]) -> None:
                 missing = "not searched" if key == "simulated_us" else "none"
                 values.append(missing if value is None else duration(value))
             table.add_row(f"{group['path']} {group['topic']}", *values)
-        console.print(table)
+        print_table(table)
         if cell["not_searched"]:
-            print(f"no finite bound for some: {cell['not_searched']}")
+            stdout(f"no finite bound for some: {cell['not_searched']}")
         for method in cell["methods"]:
             most = method["largest_deviation_percent"]
             said = (
@@ -98,10 +96,10 @@ def _tables(result: dict[str, Any]) -> None:
                 if most is None
                 else f", {method['least_deviation_percent']:+.1f} to {most:+.1f} % over the worst found"
             )
-            print(f"  {method['name']} ({SAFETY[method['safety']]}): {method['compute_ms']:.2f} ms{said}")
+            stdout(f"  {method['name']} ({SAFETY[method['safety']]}): {method['compute_ms']:.2f} ms{said}")
     table = Table(title="\nwhat the paper says", title_justify="left", box=None, pad_edge=False)
     for column in ("", "statement", "paper", "ours"):
         table.add_column(column, overflow="fold")
     for entry in result["statements"]:
         table.add_row(WORDS[entry["holds"]], entry["text"], entry["paper"], entry["ours"])
-    console.print(table)
+    print_table(table)

@@ -180,13 +180,11 @@ def _within(name: str, value: int | None, least: int, most: int) -> None:
 
 
 def _tables(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    from timebound.cli.table import duration
+    from timebound.cli.table import duration, print_table
     from timebound.reproduce.multicast.page import SHORT, VERDICTS, WORDS
 
-    console = Console()
     for cell in result["cells"]:
         title = f"\n{SHORT[cell['protocol']]}, {cell['load']} load, {cell['publishers']} publishers per host: {VERDICTS[cell['verdict']]}"
         if cell["stretch"] > 1:
@@ -204,10 +202,10 @@ def _tables(result: dict[str, Any]) -> None:
             ]
             shown = ["-" if value is None else duration(value) for value in [*values, entry["bound_us"]]]
             table.add_row(f"{entry['path']} {entry['topic']}", *shown)
-        console.print(table)
+        print_table(table)
     table = Table(title="\nwhat the paper says", title_justify="left", box=None, pad_edge=False)
     for column in ("", "statement", "paper", "ours"):
         table.add_column(column, overflow="fold")
     for entry in result["statements"]:
         table.add_row(WORDS[entry["holds"]], entry["text"], entry["paper"], entry["ours"])
-    console.print(table)
+    print_table(table)

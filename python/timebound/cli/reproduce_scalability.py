@@ -86,8 +86,9 @@ def run(options: ScalabilityOptions, folder: Path, *, json: bool, quiet: bool) -
 
 
 def _table(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from timebound.cli.table import print_table
 
     table = Table(box=None, pad_edge=False)
     for column in ("", "paper", "statement", "ours"):
@@ -95,4 +96,4 @@ def _table(result: dict[str, Any]) -> None:
     words = {True: "holds", False: "differs", None: "open"}
     for statement in result["statements"]:
         table.add_row(words[statement["holds"]], statement["where"], statement["text"], statement["ours"])
-    Console().print(table)
+    print_table(table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from timebound.cli.common import print_json, stderr, whole
+from timebound.cli.common import print_json, stderr, stdout, whole
 from timebound.engine.folder import FolderError
 from timebound.scenario.units import RATE, SIZE, TIME, Kind, UnitError, parse
 
@@ -106,12 +106,11 @@ def run(options: VeloxOptions, folder: Path, *, json: bool) -> int:
 
 
 def _tables(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from timebound.cli.table import print_table
     from timebound.reproduce.velox.page import number, worst
 
-    console = Console()
     table = Table(title=f"velox-model: {result['label']}", title_justify="left", box=None, pad_edge=False)
     for column in ("where", "quantity"):
         table.add_column(column, overflow="fold")
@@ -125,18 +124,18 @@ def _tables(result: dict[str, Any]) -> None:
             number(entry["printed"], entry["unit"]),
             number(entry["corrected"], entry["unit"]),
         )
-    console.print(table)
+    print_table(table)
     wrong = Table(title="\nwhat is wrong", title_justify="left", box=None, pad_edge=False)
     for column in ("where", "the paper", "printed", "right"):
         wrong.add_column(column, overflow="fold")
     for defect in result["defects"]:
         wrong.add_row(defect["where"], defect["says"], defect["printed"], defect["right"])
-    console.print(wrong)
-    print(
+    print_table(wrong)
+    stdout(
         "\nworst case: none. Poisson arrivals and exponential service have no greatest value, so these means promise nothing."
     )
-    print("Safe bound of the network alone if packets are never closer than 1/lambda:")
+    stdout("Safe bound of the network alone if packets are never closer than 1/lambda:")
     for entry in result["bounds"]:
-        print(f"  {entry['words']} ({entry['frame_bytes']} B, {entry['utilisation']:.1%} of a link): {worst(entry)}")
+        stdout(f"  {entry['words']} ({entry['frame_bytes']} B, {entry['utilisation']:.1%} of a link): {worst(entry)}")
         if entry["reason"]:
-            print(f"    {entry['reason']}")
+            stdout(f"    {entry['reason']}")

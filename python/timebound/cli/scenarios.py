@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from timebound.cli.common import AsJson, print_json
+from timebound.cli.common import AsJson, print_json, stdout
 
 
 def register(app: App) -> None:
@@ -22,6 +22,6 @@ def scenarios(*, json: AsJson = False) -> int:
         return 0
     width = max((len(s.name) for s in found), default=0)
     for entry in found:
-        print(f"{entry.name:<{width}}  {entry.description}")
-        print(f"{'':<{width}}  {entry.file}")
+        stdout(f"{entry.name:<{width}}  {entry.description}")
+        stdout(f"{'':<{width}}  {entry.file}")
     return 0

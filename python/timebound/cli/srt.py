@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import EXIT_INPUT, AsJson, print_json, stderr
-from timebound.scenario.problems import plain
+from timebound.cli.common import EXIT_INPUT, AsJson, print_json, stderr, stdout
 
 if TYPE_CHECKING:
     from timebound.control.srt.rows import Tables
@@ -121,21 +120,23 @@ def _opened(url: str, role: Role, key: str | None, certificate: str | None, ca: 
 
 
 def _managers(tables: Tables, gone: Stale) -> None:
-    print(f"{'MANAGER':<16} {'ALIVE':<6} {'LISTENS':<32} BROKER")
+    stdout(f"{'MANAGER':<16} {'ALIVE':<6} {'LISTENS':<32} BROKER")
     for row in tables.managers.values():
         listens = f"{', '.join(row.addresses)}:{'/'.join(map(str, row.ports))}"
         alive = "no" if row.id in gone.managers else "yes"
-        print(plain(f"{row.id:<16} {alive:<6} {listens:<32} {row.broker_address}:{row.broker_port}"))
+        stdout(f"{row.id:<16} {alive:<6} {listens:<32} {row.broker_address}:{row.broker_port}")
     for controller in tables.controllers.values():
         age_s = (time.time_ns() - controller.beat_ns) / 1e9
-        print(
-            plain(f"controller {controller.id}: last beat {age_s:.1f} s ago")
+        stdout(
+            f"controller {controller.id}: last beat {age_s:.1f} s ago"
             + (f", {controller.url}" if controller.url else "")
         )
 
 
 def _requests(tables: Tables, gone: Stale) -> None:
-    print(f"\n{'CLIENT':<20} {'SIDE':<10} {'TOPIC':<28} {'DEADLINE':<10} {'ANSWER':<12} {'CLASS':<5} {'BOUND':<10} WHY")
+    stdout(
+        f"\n{'CLIENT':<20} {'SIDE':<10} {'TOPIC':<28} {'DEADLINE':<10} {'ANSWER':<12} {'CLASS':<5} {'BOUND':<10} WHY"
+    )
     for row in sorted(tables.requests.values(), key=lambda row: (row.topic, row.id)):
         connection = tables.connections.get(row.connection)
         client = (connection.client_id or connection.client_address) if connection else "-"
@@ -149,29 +150,29 @@ def _requests(tables: Tables, gone: Stale) -> None:
             answer, rest = verdict.outcome.value, (str(verdict.priority), _time(verdict.bound_ns), verdict.reason)
         deadline = _time(row.requirements.deadline_ns)
         line = f"{client:<20} {row.side:<10} {row.topic:<28} {deadline:<10} {answer:<12} {rest[0]:<5} {rest[1]:<10} {rest[2]}"
-        print(plain(line.rstrip()))
+        stdout(line.rstrip())
 
 
 def _channels(tables: Tables) -> None:
-    print(f"\n{'CHANNEL':<20} {'STATE':<10} {'CLASS':<5} {'RATE':<14} {'BOUND':<10} WAY")
+    stdout(f"\n{'CHANNEL':<20} {'STATE':<10} {'CLASS':<5} {'RATE':<14} {'BOUND':<10} WAY")
     for row in sorted(tables.channels.values(), key=lambda row: row.id):
         rate = f"{row.rate_bps / 1000:.0f} kbit/s"
         line = (
             f"{row.id:<20} {row.state:<10} {row.priority:<5} {rate:<14} {_time(row.bound_ns):<10} {' '.join(row.links)}"
         )
-        print(plain(line.rstrip()))
+        stdout(line.rstrip())
 
 
 def _groups(tables: Tables) -> None:
     if not tables.groups:
         return
-    print(f"\n{'GROUP':<20} {'STATE':<10} {'CLASS':<5} {'ADDRESS':<15} {'FROM':<12} {'TO':<24} {'BOUND':<10} TOPIC")
+    stdout(f"\n{'GROUP':<20} {'STATE':<10} {'CLASS':<5} {'ADDRESS':<15} {'FROM':<12} {'TO':<24} {'BOUND':<10} TOPIC")
     for row in sorted(tables.groups.values(), key=lambda row: row.id):
         line = (
             f"{row.id:<20} {row.state:<10} {row.priority:<5} {row.address:<15} {row.origin:<12} {' '.join(row.members):<24} "
             f"{_time(row.bound_ns):<10} {row.topic}"
         )
-        print(plain(line.rstrip()))
+        stdout(line.rstrip())
 
 
 def _time(nanos: int | None) -> str:

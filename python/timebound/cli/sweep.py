@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import AsJson, Given, Quiet, Settings, print_json, stderr, whole
+from timebound.cli.common import AsJson, Given, Quiet, Settings, print_json, stderr, stdout, whole
 from timebound.files import FolderError, given, named_folder
 
 if TYPE_CHECKING:
@@ -179,15 +179,15 @@ def _list(plan: Sweep, options: Any, *, json: bool) -> int:
         print_json({"points": listed, "to_compute": len(todo), "jobs": jobs, "estimate_s": seconds, "sbatch": script})
         return 0
     for point in points:
-        print(f"{point.index:>6}  {point.key[:12]}  {'to do' if point.key in left else 'done ':<5}  {point.name}")
+        stdout(f"{point.index:>6}  {point.key[:12]}  {'to do' if point.key in left else 'done ':<5}  {point.name}")
     words = (
         f"at least {seconds:.0f} s"
         if seconds is not None
         else "known once points are done (predict and simulate take what they take)"
     )
-    print(f"{len(points)} points, {len(todo)} to compute, {jobs} at once: {words}")
+    stdout(f"{len(points)} points, {len(todo)} to compute, {jobs} at once: {words}")
     if script is not None:
-        print(script)
+        stdout(script)
     return 0
 
 
@@ -225,11 +225,10 @@ def _close(outcome: Outcome, *, json: bool) -> int:
 
 def _table(content: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from timebound.cli.table import MOST_ROWS, STYLES, duration
+    from timebound.cli.table import MOST_ROWS, STYLES, duration, print_table
 
     shown_times = ("observed_max_us", "simulated_max_us", "bound_us", "end_to_end_us", "margin_us")
     times = [metric for metric in content["metrics"] if metric["name"] in shown_times]
@@ -247,11 +246,11 @@ def _table(content: dict[str, Any]) -> None:
         table.add_row(str(point["index"]), *(escape(point["settings"][path]) for path in paths), *values, shown)
     if len(content["points"]) > MOST_ROWS:
         table.caption = f"{len(content['points']) - MOST_ROWS} more rows in the report"
-    Console().print(table)
+    print_table(table)
     matter = [
         f"{effect['axis']} ({effect['share']:.0%} of {effect['metric']})"
         for effect in content["effects"]
         if effect["matters"]
     ]
     if matter:
-        print(f"What matters: {', '.join(matter[:12])}")
+        stdout(f"What matters: {', '.join(matter[:12])}")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Column, Table
+
+from timebound.scenario.problems import plain
 
 MOST_ROWS = 40
 END_TO_END, TIGHTNESS, APPLICATION = "end to end", "bound /found", "application max"
@@ -15,6 +18,11 @@ MOST_NARROW = 6
 """Figures that have room in 80 columns beside flow, receiver and verdict, if they stand close together."""
 WIDE = 110
 """Columns of a terminal with room for every method's figure."""
+VERDICT = "verdict"
+WHOLE = (VERDICT, "deadline\nmet")
+"""Headings of columns that are never cut or folded."""
+LEAST_NAME = 6
+"""Cells that a name folds into before figures do."""
 MOST_REASONS = 8
 MOST_APPLICATION = 5
 """Application latencies under a table without room for them."""
@@ -140,14 +148,14 @@ def flow_table(summary: dict[str, Any], everything: str = IN_JSON) -> Table:
             used = [index for index in used if names[index] != TIGHTNESS]
         if len(used) >= MOST_NARROW:
             table.padding = (0, 0, 0, 0)
-    table.add_column("flow", overflow="fold", min_width=8)
-    table.add_column("receiver", overflow="fold", min_width=6)
+    table.add_column("flow", overflow="fold")
+    table.add_column("receiver", overflow="fold")
     for index in used:
         title = names[index] if names[index] == heading else names[index].replace(" ", "\n", 1)
         # Names of flows fold where there is little room, the words on what a method's figure is worth do not.
         least = max(map(len, title.splitlines())) if names[index] == heading else None
         table.add_column(title, justify="right", no_wrap=names[index] != heading, min_width=least, overflow="fold")
-    table.add_column("verdict", overflow="fold", min_width=9)
+    table.add_column(VERDICT, no_wrap=True)
     for row in shown:
         table.add_row(row[0], row[1], *(row[index + 2] for index in used), row[-1])
     return table
@@ -292,6 +300,72 @@ def _criticality(flow: dict[str, Any]) -> tuple[int, float]:
     margin = (deadline - bound) / deadline if deadline and bound is not None else 1.0
     weight = order.get(flow["verdict"], 5) if flow.get("decides", True) or flow["verdict"] == "violated" else 5
     return weight, margin
+
+
+def print_table(table: Table) -> None:
+    """Prints a table to standard output: as wide as the terminal, with no verdict cut and no control character obeyed."""
+
+    from rich.console import Console
+
+    console = Console()
+    _make_plain(table)
+    fit(table, console.width)
+    console.print(table)
+
+
+def fit(table: Table, width: int) -> None:
+    """Makes a table that is too wide as wide as there is room: names fold first, then figures, verdicts never."""
+    columns = table.columns
+    widths = [_widest(column, str.splitlines) for column in columns]
+    words = [_widest(column, str.split) for column in columns]
+    if sum(widths) <= _room(table, width):
+        return
+    if sum(words) > _room(table, width):
+        table.padding = 0
+    room = _room(table, width)
+    below = [_widest(column, str.splitlines, with_header=False) for column in columns]
+    kept = [str(column.header) in WHOLE for column in columns]
+    names = [not column.no_wrap and not kept[index] for index, column in enumerate(columns)]
+    stages = [
+        *([name if is_name else wide for is_name, wide in zip(names, widths, strict=True)] for name in (8, LEAST_NAME)),
+        [LEAST_NAME if is_name else word for is_name, word in zip(names, words, strict=True)],
+        [1] * len(columns),
+    ]
+    for least in stages:
+        while sum(widths) > room:
+            able = [index for index, wide in enumerate(widths) if wide > least[index] and not kept[index]]
+            if not able:
+                break
+            # A heading folds before what stands below it.
+            widths[max(able, key=lambda index: (widths[index] > below[index], widths[index]))] -= 1
+    for column, wide in zip(columns, widths, strict=True):
+        column.width, column.min_width, column.no_wrap, column.overflow = wide, None, False, "fold"
+
+
+def _room(table: Table, width: int) -> int:
+    """Cells that the columns share."""
+    _, right, _, left = table.padding
+    count = len(table.columns)
+    return width - count * (left + right) - (count + 1 if table.box else 0)
+
+
+def _widest(column: Column, parts: Callable[[str], list[str]], *, with_header: bool = True) -> int:
+    """Cells of the widest part of a column."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    texts = [str(cell) for cell in (*([column.header] if with_header else []), *column.cells)]
+    return max((cell_len(part) for text in texts for part in parts(Text.from_markup(text).plain)), default=1)
+
+
+def _make_plain(table: Table) -> None:
+    """Shows control characters of names in place of obeying them."""
+    table.title, table.caption = (
+        plain(text) if isinstance(text, str) else text for text in (table.title, table.caption)
+    )
+    for column in table.columns:
+        column.header = plain(column.header) if isinstance(column.header, str) else column.header
+        column._cells = [plain(cell) if isinstance(cell, str) else cell for cell in column._cells]
 
 
 def comparison_table(names: list[str], summaries: list[dict[str, Any]]) -> Table:

@@ -17,6 +17,7 @@ from timebound.cli.common import AsJson, print_json
 from timebound.engine import registry
 from timebound.engine.control import ControlError, Link
 from timebound.engine.load import Load, rates
+from timebound.scenario.problems import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -124,7 +125,7 @@ def _page(load: Load, sort: str, offset: int, rows: int) -> RenderableType:
         hosts.add_column(heading, justify="left" if heading in ("host", "state") else "right")
     for node in nodes[offset : offset + rows]:
         hosts.add_row(
-            Text(node["node"]),
+            Text(plain(node["node"])),
             node["state"],
             f"{100 * node['cpu_share']:.1f} %",
             f"{node['rss_bytes'] / 2**20:.1f} MiB",
@@ -136,14 +137,16 @@ def _page(load: Load, sort: str, offset: int, rows: int) -> RenderableType:
         links.add_column(heading, justify="left" if heading == "link" else "right")
     for link in sorted(load.links, key=lambda link: (-link["load"], link["port"]))[:rows]:
         links.add_row(
-            Text(link["port"]),
+            Text(plain(link["port"])),
             f"{100 * link['load']:.1f} %",
             _rate(link["bps"]),
             f"{link['drops_per_s']:.0f}",
             f"{link['queue_bytes']} B",
         )
     return Group(
-        Text(load.headline(), style="bold"), Text(load.emulator_line()), Columns([hosts, links], padding=(0, 4))
+        Text(plain(load.headline()), style="bold"),
+        Text(plain(load.emulator_line())),
+        Columns([hosts, links], padding=(0, 4)),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from timebound.cli.common import EXIT_INPUT, AsJson, ScenarioName, Settings, open_scenario, print_json, stderr
+from timebound.cli.common import EXIT_INPUT, AsJson, ScenarioName, Settings, open_scenario, print_json, stderr, stdout
 
 
 def register(app: App) -> None:
@@ -46,7 +46,7 @@ def validate(
     if json:
         print_json({"scenario": loaded.name, "valid": True, **counts, "host": host})
     else:
-        print(f"{loaded.name}: well formed ({', '.join(_count(value, key) for key, value in counts.items())})")
+        stdout(f"{loaded.name}: well formed ({', '.join(_count(value, key) for key, value in counts.items())})")
     return 0
 
 
