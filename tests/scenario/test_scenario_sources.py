@@ -205,3 +205,55 @@ def test_an_entry_of_a_list_that_is_not_there_has_a_hint_that_can_be_used(
 def test_what_a_list_has_as_its_short_form_can_be_set() -> None:
     host = load("hello", {"network.nodes.h1.run.command": "[true]"}).hosts[0]
     assert host.programs[0].command == ("true",)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"root:SECRET:19000:0\nbin:*:1\n", 0),
+        (b"SECRET: SECRET\nb: [1\n", 3),
+        (b"SECRET: SECRET\n", 0),
+        (b"SECRET: 1\nSECRET: 2\n", 2),
+        (b"a: SECRET\n\tb: SECRET\n", 2),
+        (b"SECRET\xff\n", 1),
+        (b"- SECRET\n", 0),
+        (b'{"SECRET": "SECRET"}\n', 0),
+        (b"name: x\nSECRET: y\n", 0),
+    ],
+)
+def test_what_an_included_file_holds_that_is_no_scenario_is_not_shown(
+    content: bytes, line: int, tmp_path: Path
+) -> None:
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    elsewhere.mkdir()
+    here.mkdir()
+    (elsewhere / "shadow").write_bytes(content)
+    (here / "link").symlink_to(elsewhere / "shadow")
+    for name in ("../elsewhere/shadow", "link", str(elsewhere / "shadow")):
+        (here / "x.yaml").write_text(f"include: {name}\n{NETWORK}")
+        with pytest.raises(ScenarioError) as caught:
+            load(here / "x.yaml")
+        said = caught.value.render()
+        assert "SECRET" not in said and f"{name!r} is no scenario{f' (line {line})' if line else ''}\n" in said
+    link = f"{{between: [s1, s4], trace: {elsewhere / 'shadow'}}}"
+    network = NETWORK.replace("{between: [s1, s4], rate: 10 Mbit/s}", link)
+    (here / "x.yaml").write_text(f"name: x\n{network}stack: udp\nrun: {{duration: 1 s}}\n{flow('period: 10 ms')}")
+    with pytest.raises(ScenarioError) as caught:
+        load(here / "x.yaml")
+    assert "SECRET" not in caught.value.render() and "shadow" in caught.value.render()
+
+
+def test_what_is_included_from_elsewhere_is_a_scenario_with_its_places(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (tmp_path / "base.yaml").write_text(NETWORK.replace("h5: host", "h5: hots", 1))
+    (here / "x.yaml").write_text("include: ../base.yaml\nname: x\n")
+    with pytest.raises(ScenarioError) as caught:
+        load(here / "x.yaml")
+    assert any(
+        problem.file.endswith("base.yaml") and "hots" in problem.source_line for problem in caught.value.problems
+    )
+    (here / "x.yaml").write_text("include: ../none.yaml\nname: x\n")
+    with pytest.raises(ScenarioError) as caught:
+        load(here / "x.yaml")
+    assert any("none.yaml" in problem.message for problem in caught.value.problems)

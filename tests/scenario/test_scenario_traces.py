@@ -145,7 +145,7 @@ def test_a_trace_of_the_defaults_is_for_links_that_state_neither_trace_nor_rate(
     ("link", "more", "message", "path"),
     [
         ("{between: [h1, h2], trace: none.up}", "", "does not exist", "network.links[0].trace"),
-        ("{between: [h1, h2], trace: bad.up}", "", "bad.up:3: 'x' is no time", "network.links[0].trace"),
+        ("{between: [h1, h2], trace: bad.up}", "", "bad.up:3: this line is no time", "network.links[0].trace"),
         ("{between: [h1, h2], trace: a.up, rate: 1 Mbit/s}", "", "a rate beside a trace", "network.links[0].rate"),
         ("{between: [h1, h2], trace: a.up, duplex: half}", "", "half-duplex", "network.links[0].duplex"),
         ("{between: [h1, n1], trace: a.up}, [h2, n1]", "", "shared segment", "network.links[0].trace"),

@@ -75,6 +75,11 @@ class Spot:
                 found |= {other for key in stated for other in member.instead_of.get(key, ())}
         return found - stated
 
+    @property
+    def is_unknown(self) -> bool:
+        """Is nothing read here?"""
+        return not self._annotations
+
     def is_list(self, part: str) -> bool:
         """Is a list read here, below which this part can be no key? A short form of a list may be a mapping."""
         members = [member for member in self._members() if member is not type(None)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as AbstractMapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path as FilePath
 
@@ -120,6 +121,36 @@ class _Includer:
         if self.count > MOST_FILES:
             self.sources.problem(item.place, "include", f"more than {MOST_FILES} includes", "include fewer files")
             return None
+        if instead_of_file(path) is None and self._is_elsewhere(path):
+            return self._elsewhere(item, path, parameters)
+        return self._read(item, path, parameters)
+
+    def _is_elsewhere(self, path: FilePath) -> bool:
+        """Does it lie outside of the folder of the scenario (by links, too)?"""
+        folder = self.open[0].parent if self.open else FilePath.cwd()
+        return not path.resolve().is_relative_to(folder)
+
+    def _elsewhere(self, item: Scalar, path: FilePath, parameters: AbstractMapping[str, Scalar]) -> Mapping | None:
+        """A file that is no scenario is nobody's to show: of one outside of the scenario's folder only the line is told that is wrong."""
+        apart, tree = Sources(), None
+        with suppress(TooManyProblemsError):
+            text = read_file(path, str(path), item.place, apart)
+            tree = None if text is None else compose(text, str(path), apart)
+        for problem in apart.problems[:1]:
+            if problem.place.file != str(path):
+                # It cannot be read.
+                self.sources.problem(problem.place, problem.path, problem.message, problem.hint)
+                return None
+        keys = tree.entries if isinstance(tree, Mapping) else {}
+        if keys and all(not SCENARIO.below(key).is_unknown for key in keys):
+            return self._read(item, path, parameters)
+        line = next((problem.line for problem in apart.problems if problem.line), 0)
+        where = f" (line {line})" if line else ""
+        hint = f"an included file is a mapping with keys of a scenario: {', '.join(islice(ScenarioShape.model_fields, 6))}, ..."
+        self.sources.problem(item.place, "include", f"{item.text!r} is no scenario{where}", hint)
+        return None
+
+    def _read(self, item: Scalar, path: FilePath, parameters: AbstractMapping[str, Scalar]) -> Mapping | None:
         text = read_file(path, str(path), item.place, self.sources)
         if text is None:
             return None
