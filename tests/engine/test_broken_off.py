@@ -103,7 +103,7 @@ def test_a_run_that_was_killed_while_it_measured_says_that_records_are_all_there
     capsys.readouterr()
     assert execute(["report", str(folder)]) == 2
     said = capsys.readouterr().err
-    assert f"{folder} has records of a run that was broken off before anything was made of them (frames.bin)" in said
+    assert f"{folder} has records of a run that was broken off before they were joined (frames.bin)" in said
     assert "no live.json, which says how the emulation ended: they cannot be joined" in said
 
 

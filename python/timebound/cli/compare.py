@@ -40,11 +40,12 @@ def compare(
     check_page(page, folders, force=force)
     summaries = [read_summary(folder) for folder in folders]
     try:
-        path = write_comparison(folders, page, force=force)
-    except (ReportError, AttributeError, KeyError, TypeError) as error:
+        path = write_comparison(folders, page, force=force, tell=lambda said: stderr(f"warning: {said}"))
+    except ReportError as error:
+        raise FolderError(str(error), "compare between two and six folders that `timebound run` wrote") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FolderError(
-            f"a summary.json is damaged or too many folders: {error}",
-            "compare between two and six folders that `timebound run` wrote",
+            f"a summary.json is damaged: {error!r}", "compare folders that `timebound run` wrote"
         ) from error
     if json:
         print_json({"runs": [{"folder": str(f), "flows": s["flows"]} for f, s in zip(folders, summaries, strict=True)]})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, Force, Given, Quiet, print_json, stderr
+from timebound.engine.write import write_parquet
 from timebound.files import FolderError, Place, adopt, holding, may_write, named_file, results_of, write_with
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def packets(
         with TerminalProgress(quiet or json) as progress:
             analysis = engine.analyse(sources, interval_ns=interval_ns, partial=partial, progress=progress)
         if table is not None:
-            write_with(table, analysis.table.write_parquet, force=force, inputs=inputs)
+            write_with(table, lambda file: write_parquet(analysis.table, file), force=force, inputs=inputs)
         if run is not None and (run / "summary.json").is_file():
             _keep(run, analysis, force=force)
     print_json(analysis.summary) if json else _print(analysis.summary)
@@ -86,7 +87,7 @@ def _keep(run: Path, analysis: Analysis, *, force: bool) -> None:
 
     summary = read_summary(run)
     with Place(run) as place, place.writing("packets.parquet") as file:
-        analysis.table.write_parquet(file)
+        write_parquet(analysis.table, file)
     write_json(run / "summary.json", {**summary, "packets": analysis.summary})
     try:
         write_report(run, force=force)

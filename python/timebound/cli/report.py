@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from timebound.cli.common import AsJson, Given, print_json, stderr
+from timebound.engine.emulate import EXIT_HOST
 from timebound.engine.folder import FolderError, read_summary
 from timebound.engine.joining import can_be_joined
 
@@ -31,13 +32,15 @@ def report(
 
     Where a run was broken off before its records were joined, they are joined first.
     """
-    from timebound.report import write_report
+    from timebound.report import ReportError, write_report
 
     if can_be_joined(folder):
         _join(folder, quiet=json)
     summary = read_summary(folder)
     try:
-        path = write_report(folder, png=png, force=force)
+        path = write_report(folder, png=png, force=force, tell=lambda said: stderr(f"warning: {said}"))
+    except ReportError as error:
+        raise FolderError(str(error), "mend what it names, or run the scenario again", EXIT_HOST) from error
     except (KeyError, TypeError, ValueError) as error:
         raise FolderError(f"{folder / 'summary.json'} is damaged: {error!r}", "run the scenario again") from error
     if json:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,10 @@ SCHEMA = 1
 RUNNER = "timebound.sandbox"
 EXIT_OK, EXIT_HOST, EXIT_DISTURBED, EXIT_INTERRUPTED = 0, 3, 4, 130
 ENDED_AT_ONCE = "interrupted a second time, it was ended at once and wrote nothing down"
+
+KILLED = re.compile(r"the sandbox was killed by signal: (\d+)")
+"""What crates/live/src/sandbox.rs says of the process that is the network."""
+KILLED_HINT = "somebody ended it, or the kernel for want of memory (dmesg says so); run the scenario again"
 
 Report = Callable[[dict[str, Any]], None]
 """Called with every event that the sandbox reports."""
@@ -253,11 +259,22 @@ def execute(plan: dict[str, Any], folder: Path, report: Report, pair: Pair | Non
             # Whatever it said of the way down is what we asked for.
             result.failure, result.hint = ENDED_AT_ONCE, None
         elif result.status < 0:
-            result.failure = result.failure or f"the sandbox was ended by signal {-result.status}"
+            result.failure = result.failure or f"the emulation's process was ended by {signal_name(-result.status)}"
             result.status = 1
+        if not stopping and (found := KILLED.fullmatch(result.failure or "")):
+            result.failure = f"the emulation's process was ended by {signal_name(int(found[1]))}"
+        if not stopping and result.failure is not None and "process was ended by" in result.failure:
+            result.hint = result.hint or KILLED_HINT
         if stopping:
             result.status = EXIT_HOST if apart else EXIT_INTERRUPTED
     return result
+
+
+def signal_name(number: int) -> str:
+    """`signal 9 (SIGKILL)`."""
+    with suppress(ValueError):
+        return f"signal {number} ({signal.Signals(number).name})"
+    return f"signal {number}"
 
 
 @contextmanager

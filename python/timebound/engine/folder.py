@@ -145,7 +145,7 @@ def _without_summary(folder: Path, hint: str) -> FolderError:
     records = joining.left(folder)
     if not records:
         return FolderError(f"{folder} is no run folder: it has no summary.json", hint)
-    there = f"{folder} has records of a run that was broken off before anything was made of them ({', '.join(records)})"
+    there = f"{folder} has records of a run that was broken off before they were joined ({', '.join(records)})"
     if joining.can_be_joined(folder):
         return FolderError(there, f"timebound report {folder} joins them")
     return FolderError(

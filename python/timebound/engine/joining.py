@@ -89,7 +89,7 @@ def _words(folder: Path) -> str:
     names = left(folder)
     if not names:
         return f"the results are in {folder}, but for what is made of them"
-    return f"what was measured is in {folder} as it was recorded ({', '.join(names)}), and nothing was made of it"
+    return f"what was measured is in {folder} as it was recorded ({', '.join(names)}), and is not joined"
 
 
 def _hint(folder: Path) -> str:

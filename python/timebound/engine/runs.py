@@ -209,7 +209,8 @@ def _write_down(
     if emulation is not None and (found := packets.summary_of_run(folder, progress)) is not None:
         summary["packets"] = found
     folders.write_json(folder / "summary.json", summary)
-    joining.discard_records(folder)
+    if results.measured is not None:
+        joining.discard_records(folder)
     if report:
         _report(folder)
     with Place(folder) as place:
@@ -230,16 +231,18 @@ def _report(folder: Path) -> None:
 
 
 def exit_code(summary: dict[str, Any], emulation: Emulation | None) -> int:
-    """0 all well, 1 a requirement is not met, 3 the host cannot do it, 4 disturbed, 130 interrupted.
+    """0 all well, 1 a requirement is not met, 3 the host cannot do it, or ended it before anything was measured, 4 disturbed, 130 interrupted.
 
     A program that dies while the run measures is no fault of the host: 1.
     """
     if "search_interrupted" in summary:
         return EXIT_INTERRUPTED
     if emulation is not None:
-        unable = emulation.status in (EXIT_HOST, EXIT_DISTURBED) and not emulation.measuring
-        if emulation.status == EXIT_INTERRUPTED or unable:
-            return emulation.status
+        if emulation.status == EXIT_INTERRUPTED:
+            return EXIT_INTERRUPTED
+        if emulation.status != EXIT_OK and not emulation.measuring:
+            # Nothing is known of any requirement.
+            return EXIT_DISTURBED if emulation.status == EXIT_DISTURBED else EXIT_HOST
         if emulation.failure is not None:
             return EXIT_NOT_MET
     if summary["verdict"] == "disturbed":

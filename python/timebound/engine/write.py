@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from timebound.files import Place
 
@@ -24,7 +26,24 @@ def write_tables(results: Results, folder: Path) -> None:
 
 def _keep(table: pl.DataFrame, folder: Path, name: str) -> None:
     with Place(folder) as place, place.writing(name) as file:
+        write_parquet(table, file)
+
+
+def write_parquet(table: pl.DataFrame, file: IO[bytes]) -> None:
+    """Writes a table.
+
+    Raises:
+        OSError: it cannot be written; polars has errors of its own for that.
+    """
+    import polars as pl
+
+    try:
         table.write_parquet(file)
+    except pl.exceptions.ComputeError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
 def _simulated(results: Results, folder: Path) -> None:

@@ -124,6 +124,10 @@ class Place:
                     os.rename(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
                 else:
                     self._settle(folder, temporary, last)
+            except OSError as error:
+                # A full disk says no name of itself.
+                error.filename = str(self.path / name) if error.filename in (None, temporary) else error.filename
+                raise
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)

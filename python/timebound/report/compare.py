@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from timebound.files import may_write, results_of, write_file
@@ -51,7 +51,9 @@ def figure_of(flow: Flow, measure: str) -> float | None:
     return found[measure]
 
 
-def write_comparison(folders: list[Path], out: Path, *, force: bool = False) -> Path:
+def write_comparison(
+    folders: list[Path], out: Path, *, force: bool = False, tell: Callable[[str], None] = lambda said: None
+) -> Path:
     """Compares run folders, the first being what the others are measured against; returns the path of the page.
 
     `out` is the HTML file, or a folder, in which `comparison.html` is written. Raises `ReportError` where there are fewer than two
@@ -60,6 +62,8 @@ def write_comparison(folders: list[Path], out: Path, *, force: bool = False) -> 
     if not 2 <= len(folders) <= MOST_RUNS:
         raise ReportError(f"a comparison takes 2 to {MOST_RUNS} run folders, not {len(folders)}")
     runs = [read_run(folder) for folder in folders]
+    for said in (said for run in runs for said in run.left_out):
+        tell(said)
     path = out / "comparison.html" if out.is_dir() else out
     try:
         check_page(path, folders, force=force)
@@ -105,7 +109,12 @@ def render(runs: Sequence[Run], digest: str | None = None) -> str:
         section("ports", "Load of the links", _port_table(letters, runs).render()),
         _scenarios(letters, runs),
     ]
-    header = el("header", el("h1", "Comparison of runs"), _overview(letters, runs))
+    left_out = [
+        el("li", f"{letter}: {said}") for letter, run in zip(letters, runs, strict=True) for said in run.left_out
+    ]
+    header = el(
+        "header", el("h1", "Comparison of runs"), _overview(letters, runs), el("ul", *left_out) if left_out else None
+    )
     footer = el(
         "footer",
         el("p", f"{SIGNATURE} A change in per cent is against run A; under 2 % it is not coloured."),

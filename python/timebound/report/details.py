@@ -1,6 +1,6 @@
 """What only the Parquet tables of a run folder hold: the whole distribution of the emulator's lateness, and when it was late.
 
-A report without them is complete enough, so a table that is absent or of another form is no error.
+A report without them is complete enough, so a table that is absent is no error, and one that cannot be read is said to be left out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,16 @@ class Lateness:
     seconds: tuple[tuple[float, float, float], ...]
 
 
+class UnreadError(Exception):
+    """A table that is there and cannot be read; the message says which, why, and what is left out."""
+
+
 def read_lateness(folder: Path) -> Lateness | None:
-    """The lateness in `frames.parquet`, or `None` where it cannot be had."""
+    """The lateness in `frames.parquet`, or `None` where there is none.
+
+    Raises:
+        UnreadError: the table is cut off, or of another form.
+    """
     path = folder / "frames.parquet"
     if not path.is_file():
         return None
@@ -56,5 +64,7 @@ def read_lateness(folder: Path) -> Lateness | None:
             tail=tuple((share, value) for share, value in tail if value is not None),
             seconds=tuple((float(second), p99, highest) for second, p99, highest in seconds.iter_rows()),
         )
-    except (pl.exceptions.PolarsError, OSError):
-        return None
+    except (pl.exceptions.PolarsError, OSError) as error:
+        why = str(error).strip().partition("\n")[0]
+        left_out = "the emulator's lateness, and when it was late, are left out"
+        raise UnreadError(f"{path} cannot be read ({why}): {left_out}") from error

@@ -111,6 +111,7 @@ def _header(run: Run) -> Markup:
         _banner(run),
         _failure(run),
         _channels(run),
+        _left_out(run),
         _measured_notes(run),
         _numbers(run),
         about,
@@ -139,6 +140,14 @@ def _failure(run: Run) -> Markup | None:
     measured = kept(run)
     said = f"The emulation did not reach its end: {run.failure}. {measured[:1].upper()}{measured[1:]}"
     return el("p", el("strong", said), class_="note is-violated")
+
+
+def _left_out(run: Run) -> Markup | None:
+    """What is not shown since a file of the folder cannot be read."""
+    if not run.left_out:
+        return None
+    said = el("ul", *(el("li", said) for said in run.left_out))
+    return el("div", el("strong", "What is left out of this page"), said, class_="note is-disturbed")
 
 
 def _measured_notes(run: Run) -> Markup | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .details import Lateness, read_lateness
+from .details import Lateness, UnreadError, read_lateness
 from .explained import Explained
 from .units import time_text
 from .way import Way
@@ -350,6 +350,8 @@ class Run:
     """Figures of a method that was asked for beside the bound."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     lateness: Lateness | None = None
+    left_out: tuple[str, ...] = ()
+    """What is not shown since a file of the folder cannot be read."""
     resolved: str = ""
     folder: str = ""
 
@@ -421,6 +423,13 @@ def _read(path: Path) -> Any:
         raise ReportError(f"{path} is not JSON: {error}") from error
 
 
+def _object(path: Path) -> Mapping[str, Any]:
+    found = _read(path)
+    if not isinstance(found, Mapping):
+        raise ReportError(f"{path} is not a JSON object")
+    return found
+
+
 def late_seconds(run: Run, lateness: Lateness | None) -> list[tuple[float, str]]:
     """The seconds in which the emulator was later than its limit for a whole run allows: what was measured then is doubtful."""
     limit = figure(run.precision.get("lateness_limit_us"))
@@ -431,7 +440,8 @@ def late_seconds(run: Run, lateness: Lateness | None) -> list[tuple[float, str]]
 
 
 def read_run(folder: Path) -> Run:
-    """Reads a run folder. Only `summary.json` is required; `manifest.json` and `scenario.yaml` are shown where they exist.
+    """Reads a run folder. Only `summary.json` is required; `manifest.json` and `scenario.yaml` are shown where they exist, and `left_out` says
+    which of them cannot be read.
 
     Raises `ReportError`.
     """
@@ -440,14 +450,28 @@ def read_run(folder: Path) -> Run:
         run = Run.parse(_read(path))
     except ReportError as error:
         raise error if str(path) in str(error) else ReportError(f"{path}: {error}") from None
-    manifest = folder / "manifest.json"
-    resolved = folder / "scenario.yaml"
-
-    lateness = read_lateness(folder)
+    left_out: list[str] = []
+    manifest: Mapping[str, Any] = {}
+    lateness, resolved = None, ""
+    try:
+        lateness = read_lateness(folder)
+    except UnreadError as error:
+        left_out.append(str(error))
+    if (path := folder / "manifest.json").is_file():
+        try:
+            manifest = _object(path)
+        except ReportError as error:
+            left_out.append(f"{error}: version, host, times and command of the run are left out")
+    if (path := folder / "scenario.yaml").is_file():
+        try:
+            resolved = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            left_out.append(f"{path} cannot be read: {error.strerror or error}; the resolved scenario is left out")
     return replace(
         run,
-        manifest=mapping(_read(manifest)) if manifest.is_file() else {},
-        resolved=resolved.read_text(encoding="utf-8", errors="replace") if resolved.is_file() else "",
+        manifest=manifest,
+        resolved=resolved,
+        left_out=tuple(left_out),
         folder=folder.resolve().name,
         lateness=lateness,
         series=replace(run.series, marks=(*run.series.marks, *late_seconds(run, lateness))),

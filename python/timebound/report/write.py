@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from timebound.files import REPORT, Place, adopt, holding
@@ -15,15 +16,19 @@ SIGNATURE = "Timebound report."
 _MOST = 1 << 28
 
 
-def write_report(folder: Path, *, png: bool = True, force: bool = False) -> Path:
+def write_report(
+    folder: Path, *, png: bool = True, force: bool = False, tell: Callable[[str], None] = lambda said: None
+) -> Path:
     """Writes `report.html`, `figures/*.svg` and, unless `png` is false, `figures/*.png`; returns the path of the page.
 
     Figures for which the run has nothing are not written, and those of an earlier report are removed. Where PNG files cannot be
-    drawn, `figures/PNG-MISSING.txt` says why. Raises `ReportError` where the folder cannot be read or written, and
+    drawn, `figures/PNG-MISSING.txt` says why; what is left out since a file cannot be read, is told and stands on the page. Raises `ReportError` where the folder cannot be read or written, and
     `FolderError` where a file is in the way that no run or report wrote (`force` replaces it), or a link, or where another process
     holds the folder.
     """
     run = read_run(folder)
+    for said in run.left_out:
+        tell(said)
     drawn = {name: svg for name in FIGURES if (svg := draw(name, run)) is not None}
     page = folder / "report.html"
     try:
@@ -41,7 +46,8 @@ def write_report(folder: Path, *, png: bool = True, force: bool = False) -> Path
                 place.write("figures/PNG-MISSING.txt", "\n".join(problems) + "\n")
             place.write("report.html", render(run))
     except OSError as error:
-        raise ReportError(f"the report cannot be written to {folder}: {error.strerror or error}") from error
+        where = error.filename or folder
+        raise ReportError(f"the report cannot be written to {where}: {error.strerror or error}") from error
     return page
 
 

@@ -171,6 +171,25 @@ class Learned:
                 link.lost = news = True
         return self._changed() if news else False
 
+    def knows(self, datapath: int) -> bool:
+        """Was this switch connected, and not forgotten since?"""
+        return datapath in self._switches
+
+    def away(self) -> list[tuple[int, int]]:
+        """Switches that are gone: since when (ns), and which, the first to go first."""
+        gone = [
+            (s.gone_ns, datapath) for datapath, s in self._switches.items() if not s.connected and s.gone_ns is not None
+        ]
+        return sorted(gone)
+
+    def forget(self, datapath: int) -> bool:
+        """A switch was never there: its ports, links and hosts go with it."""
+        if self._switches.pop(datapath, None) is None:
+            return False
+        for port in [port for port in self._ports if port.switch == datapath]:
+            self.port_gone(port)
+        return self._changed()
+
     def is_link_port(self, port: PortId) -> bool:
         """Is (or was, until something else was heard) another switch behind it?"""
         return port in self._links or any(link.into == port for link in self._links.values())

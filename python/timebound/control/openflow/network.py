@@ -28,8 +28,12 @@ MOST_STRANGERS = 256
 MOST_STRANGERS_OF_ONE = 128
 """Of one address: many switches of one computer connect at once when it starts."""
 HANDSHAKE_S = 10.0
+MOST_AWAY = 64
+"""Switches that nobody names and that are gone, remembered at a time: who comes back soon has its hosts and links at once."""
 _SYNC_DELAY_S = 0.005
 """Best effort follows a change after this time, so that changes that come together cost one computation."""
+_ALIVE_S = 1.0
+"""A switch answers an echo by then, or another connection takes its place."""
 _LATE = 3
 """So many times what it takes to settle, it waits longer for switches that come late: Open vSwitch tries every 8 s unless it is told otherwise."""
 _LLDP_MAC = "06:74:62:00:00:02"
@@ -91,6 +95,11 @@ class Network:
         self._sessions: set[Session] = set()
         self._crowded = Quiet(log, "openflow: connections were closed: too many without a handshake")
         self._too_slow = Quiet(log, "openflow: connections were closed: no handshake in time")
+        self._twins = Quiet(
+            log, "openflow: switches were turned away: another one with the same datapath id is connected"
+        )
+        self._contests: dict[int, Session] = {}
+        """By datapath id: who wants to take the place of a switch that is asked whether it is alive."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -181,18 +190,54 @@ class Network:
             session.close(f"switch {datapath:016x} is not one of the site's")
             return
         box = self.boxes.setdefault(datapath, SwitchBox(datapath))
-        if box.session is not None:
-            # It has connected anew before its old connection was found dead.
-            old, box.session = box.session, None
-            old.close("the switch has opened another connection")
+        if box.session is None:
+            self._take(box, session)
+        elif datapath in self._contests:
+            self._turn_away(session, box.session)
+        else:
+            # It has connected anew before its old connection was found dead; or it is another one with the same id.
+            self._contests[datapath] = session
+            self.spawn(self._contest(box, box.session, session))
+
+    def _take(self, box: SwitchBox, session: Session) -> None:
         box.session = session
         box.ready.clear()
-        log.info("openflow: switch %016x connected from %s", datapath, session.peer)
+        log.info("openflow: switch %016x connected from %s", box.datapath, session.peer)
         self.spawn(self._begin(box, session))
+
+    async def _contest(self, box: SwitchBox, old: Session, new: Session) -> None:
+        """A switch that still answers keeps its place: two with one datapath id would take it from each other for ever."""
+        asked = self._loop.time()
+        old.ping()
+        try:
+            while not old.is_closing and old.heard <= asked and self._loop.time() - asked < _ALIVE_S:
+                await asyncio.sleep(_TICK_S / 5)
+        finally:
+            del self._contests[box.datapath]
+        if new.is_closing:
+            return
+        if old.heard > asked and not old.is_closing and box.session is old:
+            self._turn_away(new, old)
+            return
+        if box.session is old:
+            box.session = None
+            old.close("the switch has opened another connection")
+        if box.session is None:
+            self._take(box, new)
+        else:
+            self._turn_away(new, box.session)
+
+    def _turn_away(self, session: Session, other: Session) -> None:
+        self._twins.count(
+            self._loop.time(), f"{session.datapath:016x} from {session.peer}, connected from {other.peer}"
+        )
+        session.close("another switch with its datapath id is connected")
 
     async def _begin(self, box: SwitchBox, session: Session) -> None:
         try:
             await box.read(session)
+            if box.session is not session:
+                return
             changed = self.learned.switch_connected(box.datapath, session.ports, self.now_ns())
             if not self._settled:
                 changed |= self._remember(box)
@@ -227,11 +272,16 @@ class Network:
         log.warning("openflow: switch %016x is gone: %s", session.datapath, reason)
         box.session = None
         box.ready.clear()
+        if not self.learned.knows(session.datapath) and self._is_strange(session.datapath):
+            # It never said what is in it.
+            del self.boxes[session.datapath]
         self.learned.switch_disconnected(session.datapath, self.now_ns())
         self._listener.switch_lost(session.datapath)
 
     def port_status(self, session: Session, port: SeenPort, *, gone: bool) -> None:
         """`session.Events`."""
+        if not self._is_current(session):
+            return
         if gone:
             changed = self.learned.port_gone(port.id)
         else:
@@ -240,6 +290,28 @@ class Network:
         if changed:
             self._topology_changed()
             self._send_lldp()
+
+    def _is_current(self, session: Session) -> bool:
+        """Does it speak for the switch whose datapath id it says?"""
+        box = self.boxes.get(session.datapath)
+        return box is not None and box.session is session
+
+    def _forget_strangers(self) -> bool:
+        """Switches that are gone and that nobody names or needs were perhaps never there. Is the topology another one now?"""
+        forget_ns = self.settings.times.forget_ns
+        away = [(since, datapath) for since, datapath in self.learned.away() if self._is_strange(datapath)]
+        news = False
+        for number, (since, datapath) in enumerate(away):
+            if self.now_ns() - since >= forget_ns or len(away) - number > MOST_AWAY:
+                news |= self.learned.forget(datapath)
+                del self.boxes[datapath]
+                for port in [port for port in self._lldp_due if port.switch == datapath]:
+                    del self._lldp_due[port]
+        return news
+
+    def _is_strange(self, datapath: int) -> bool:
+        box = self.boxes.get(datapath)
+        return datapath not in self._listed and box is not None and box.session is None and not box.has_channels
 
     def _keep(self, rule: Rule) -> bool:
         """Is a rule of ours, which nobody wants, to stay for now?"""
@@ -269,7 +341,8 @@ class Network:
             if self._unheard:
                 self._lldp_again()
             self._send_lldp()
-            if self.learned.expire(self.now_ns()):
+            expired = self.learned.expire(self.now_ns())
+            if self._forget_strangers() or expired:
                 self._topology_changed()
             if now >= self._echo_due:
                 self._echo_due = now + self.settings.times.echo_period_ns / 1e9
@@ -347,6 +420,8 @@ class Network:
 
     def packet_in(self, session: Session, in_port: int, cookie: int, data: bytes) -> None:
         """`session.Events`."""
+        if not self._is_current(session):
+            return
         at = PortId(session.datapath, in_port)
         if cookie == forwarding.LLDP_COOKIE:
             out = lldp.sender(data, self._key)

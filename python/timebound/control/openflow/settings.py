@@ -97,6 +97,8 @@ class Times:
     """A switch that says nothing for so long is gone."""
     grace_ns: int = 500 * MS
     """A switch that comes back within this time was never gone; its frames are forwarded meanwhile by the rules that it has."""
+    forget_ns: int = 10 * S
+    """A switch that the site does not name, and through which no channel goes, is forgotten when it is away for so long: whoever connects can invent one."""
     settle_ns: int = 3 * S
     """After the start: rules that this controller does not know of stay for so long, because it does not know its network yet."""
     adopt_ns: int = 20 * S

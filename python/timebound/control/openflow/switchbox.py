@@ -68,6 +68,11 @@ class SwitchBox:
             raise SwitchError("the switch is not connected")
         return self.session
 
+    @property
+    def has_channels(self) -> bool:
+        """Has anything but best effort put a part in?"""
+        return not set(self._parts) <= {FIXED, HOSTS}
+
     def part(self, name: str) -> Tables | None:
         """What a purpose has put in."""
         return self._parts.get(name)

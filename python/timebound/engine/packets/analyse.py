@@ -14,6 +14,7 @@ from timebound.engine.packets.frames import Reader
 from timebound.engine.packets.sources import Source, of_run
 from timebound.engine.packets.tshark import CaptureError, MissingToolError
 from timebound.engine.progress import SILENT, Progress
+from timebound.engine.write import write_parquet
 from timebound.files import Place
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def summary_of_run(folder: Path, progress: Progress = SILENT) -> dict[str, Any] 
             return None
         analysis = analyse(sources, partial=True, progress=progress)
         with Place(folder) as place, place.writing("packets.parquet") as file:
-            analysis.table.write_parquet(file)
+            write_parquet(analysis.table, file)
     except MissingToolError as error:
         return {"schema": SCHEMA, "status": "missing", "reason": f"{error} ({error.hint})", "captures": []}
     except FolderError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine.folder import write_json
 from timebound.engine.sweep.store import RESULTS, Result, Store
+from timebound.engine.write import write_parquet
 from timebound.files import Place
 from timebound.scenario import units
 
@@ -255,4 +256,4 @@ def write(content: Mapping[str, Any], folder: Path) -> None:
     """Writes `sweep.json` and `sweep.parquet`, each whole or not at all."""
     write_json(folder / "sweep.json", content)
     with Place(folder) as place, place.writing("sweep.parquet") as file:
-        table(content).write_parquet(file)
+        write_parquet(table(content), file)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from timebound.engine.write import write_parquet
 from timebound.files import Place
 
 
@@ -44,5 +45,5 @@ def write(folder: Path, result: Mapping[str, Any]) -> Path:
     schema |= {"publishers": pl.Int64} | dict.fromkeys(numbers, pl.Float64)
     schema |= {"quantiles_us": pl.List(pl.Float64), "worst_of_iterations_us": pl.List(pl.Float64)}
     with Place(folder) as place, place.writing("paths.parquet") as file:
-        pl.DataFrame(rows(result), schema=schema).write_parquet(file)
+        write_parquet(pl.DataFrame(rows(result), schema=schema), file)
     return folder / "paths.parquet"
