@@ -122,6 +122,17 @@ def test_a_first_interrupt_lets_results_be_finished_and_a_second_one_says_what_i
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interrupt_while_there_are_no_records_says_what_of_the_results_is_there(tmp_path: Path) -> None:
+    def said() -> str:
+        with pytest.raises(FolderError) as caught, joining.kept(tmp_path, SILENT):
+            raise KeyboardInterrupt
+        return f"{caught.value} = {caught.value.hint}"
+
+    assert said() == f"interrupted: the results were not written to {tmp_path} = run it again"
+    (tmp_path / "summary.json").touch()
+    assert "but for their report" in said() and said().endswith(f"timebound report {tmp_path} writes it")
+
+
 def test_a_full_disk_while_records_are_joined_has_a_file_and_a_way_on(tmp_path: Path) -> None:
     for name in ("live.json", "scenario.yaml", "frames.bin"):
         (tmp_path / name).touch()

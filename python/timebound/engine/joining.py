@@ -87,13 +87,17 @@ def kept(folder: Path, progress: Progress) -> Iterator[None]:
 
 def _words(folder: Path) -> str:
     names = left(folder)
+    if not names and (folder / "summary.json").exists():
+        return f"the results are in {folder}, but for their report"
     if not names:
-        return f"the results are in {folder}, but for what is made of them"
+        return f"the results were not written to {folder}"
     return f"what was measured is in {folder} as it was recorded ({', '.join(names)}), and is not joined"
 
 
 def _hint(folder: Path) -> str:
-    return f"timebound report {folder} joins the records" if left(folder) else f"timebound report {folder} writes it"
+    if left(folder):
+        return f"timebound report {folder} joins the records"
+    return f"timebound report {folder} writes it" if (folder / "summary.json").exists() else "run it again"
 
 
 @contextmanager

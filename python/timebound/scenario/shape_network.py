@@ -303,7 +303,11 @@ class Program(Shape):
     folder: str | None = Field(
         default=None, description="working folder (from the scenario's); default: an own one", examples=["data"]
     )
-    name: str | None = Field(default=None, description="name of its log; default: the program's", examples=["server"])
+    name: str | None = Field(
+        default=None,
+        description="name of its log: no /, at most 120 bytes, and none of the run's own logs; default: the program's",
+        examples=["server"],
+    )
     essential: bool = Field(
         default=False,
         description="does its early end stop the run: with another status than 0, by a signal, or at all where it has a ready-port? Without that an early end "
