@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import MutableMapping
@@ -9,11 +10,26 @@ from typing import Any, Literal
 
 import structlog
 
+from timebound.scenario.problems import plain
+
 
 def _plain(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Without what uvicorn adds for terminals: its messages once more, in colours."""
     event.pop("color_message", None)
     return event
+
+
+def _on_one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What clients, switches and brokers are called is shown and not obeyed, and begins no line of its own."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = plain(value).replace("\n", "\\n")
+    return event
+
+
+def _printable(_logger: Any, _method: str, line: str) -> str:
+    """JSON leaves everything from 0x7f on as it is; the same, by its escapes."""
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 
 def begin(format: Literal["json", "console"] | str, level: str) -> None:
@@ -28,9 +44,15 @@ def begin(format: Literal["json", "console"] | str, level: str) -> None:
     ]
     last: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if format == "json":
-        last += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        # Without local variables: a token may be one.
+        traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        last += [structlog.processors.ExceptionRenderer(traceback)]
+        last += [structlog.processors.JSONRenderer(ensure_ascii=False), _printable]
     else:
-        last.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        last += [_on_one_line, renderer]
     handler = logging.StreamHandler()
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()
