@@ -5,9 +5,11 @@
 //! - [`quantity`]: numbers with a unit.
 //! - [`short`]: the numbers of measured messages that have no room for a header.
 //! - [`topic`]: topic names and filters.
+//! - [`websocket`]: frames of WebSocket, as a server sees them.
 
 pub mod attributes;
 pub mod mqtt;
 pub mod quantity;
 pub mod short;
 pub mod topic;
+pub mod websocket;
