@@ -4,12 +4,16 @@ use crate::intermediary::groups::Groups;
 use thiserror::Error;
 use timebound_model::{Span, Time};
 
+/// Bytes of a CONNECT without properties at most (3.1): its fixed header, a variable header of 10, the two lengths of no properties, and five fields
+/// of 65,535 bytes, each behind its length: client id, topic and payload of the will, user name, password.
+pub const LONGEST_CONNECT: usize = 5 + 10 + 2 + 5 * (2 + 65_535);
+
 /// What one connection may cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// For which a packet waits for its verdict at most.
     pub hold: Span,
-    /// Bytes of a packet without the payload of a PUBLISH.
+    /// Bytes of a packet without the payload of a PUBLISH; of a CONNECT, of its properties ([`Limits::connect_bytes`]).
     pub header_bytes: usize,
     /// Bytes of a whole packet.
     pub packet_bytes: usize,
@@ -19,6 +23,14 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// Bytes of topic names for which there are aliases.
     pub alias_bytes: usize,
+}
+
+impl Limits {
+    /// Bytes of a whole CONNECT: whatever fields the standard allows, and so much of properties.
+    #[must_use]
+    pub const fn connect_bytes(&self) -> usize {
+        self.header_bytes.saturating_add(LONGEST_CONNECT)
+    }
 }
 
 /// The world around a session at the moment of a call.

@@ -24,7 +24,7 @@ mod subscriptions;
 mod uplink;
 
 pub use answers::Verdict;
-pub use context::{Context, Limits, Offence};
+pub use context::{Context, LONGEST_CONNECT, Limits, Offence};
 pub use flow::{Input as FlowInput, State as FlowState, next as next_flow_state};
 pub use flows::Side;
 pub use groups::{Group, Groups, Outgoing, Relay, Room};

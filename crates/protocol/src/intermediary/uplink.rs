@@ -212,6 +212,12 @@ impl Session {
         if head.kind == Kind::Disconnect {
             return self.disconnect();
         }
+        // A CONNECT has fields of its own that are long, and comes once.
+        let is_greeting = head.kind == Kind::Connect && !self.greeted;
+        let most = match is_greeting {
+            true => context.limits.connect_bytes(),
+            false => most,
+        };
         if head.whole() > most {
             self.know_version(Some(head), bytes);
             return Judgement::Offence(Offence::TooLarge);

@@ -78,6 +78,46 @@ fn headers_and_packets_that_are_too_large() {
     is_thrown_out(&mut line, Offence::TooLarge, Kind::Connack);
 }
 
+/// All five fields of a CONNECT with 65,535 bytes.
+fn largest_connect(version: u8, pairs: Pairs<'_>) -> Vec<u8> {
+    let properties = |pairs| match version {
+        5 => sized(&user(pairs)),
+        _ => vec![],
+    };
+    let field = text(&"x".repeat(65_535));
+    let fields = [&field[..], &properties(&[]), &field, &field, &field, &field].concat();
+    packet(
+        0x10,
+        &[
+            &text("MQTT"),
+            &[version, 0b1100_0110, 0, 60],
+            &properties(pairs),
+            &fields,
+        ],
+    )
+}
+
+#[test]
+fn a_connect_with_the_longest_fields_of_the_standard_goes_on() {
+    let (some, many) = ("x".repeat(4_000), "x".repeat(5_000));
+    for connect in [
+        largest_connect(4, &[]),
+        largest_connect(5, &[]),
+        largest_connect(5, &[("k", &some)]),
+    ] {
+        let mut line = Line::new();
+        line.limits.packet_bytes = 1_000_000;
+        line.client(&connect);
+        assert!(line.to_broker == connect, "{}", connect.len());
+        assert_eq!(line.session.client().map(|client| client.id.len()), Some(65_535));
+    }
+    // Properties are what a header may have, and known to be too long before they are there.
+    let mut line = Line::new();
+    line.limits.packet_bytes = 1_000_000;
+    line.client(&largest_connect(5, &[("k", &many)])[..1_000]);
+    is_thrown_out(&mut line, Offence::TooLarge, Kind::Connack);
+}
+
 #[test]
 fn too_many_requests_and_too_many_in_a_second() {
     for (pause, offence, most) in [(0, Offence::Rate, 20), (1_000_000_000, Offence::Quota, 8)] {

@@ -142,7 +142,7 @@ proptest! {
                     }
                     Step::Dial => session.dialed(),
                     Step::More => {
-                        prop_assert!(waiting.len() <= limits.header_bytes + 5);
+                        prop_assert!(waiting.len() <= limits.connect_bytes());
                         break;
                     }
                     Step::Hold => context.now = session.timeout().expect("it waits for something"),
