@@ -46,6 +46,8 @@ STATS: dict[str, Any] = {
     "holds": {"now": 0, "verdict": 2, "timeout": 1, "unavailable": 0, "classes_ms": [1, 2], "counts": [1, 0, 2], "total_ns": 5_000_000},
     "requests": 3, "requests_now": 1, "verdicts": {"granted": 1, "refused": 2, "unavailable": 3},
     "refusals": {"connect": 1, "publish": 2, "dropped": 3, "subscribe": 4}, "offences": {"malformed": 1, "too_large": 2, "quota": 3, "rate": 4},
+    "websocket_violations": {"protocol": 1, "text": 2, "too_large": 3},
+    "strangers": {"now": 1, "bytes": 4096, "refused": 0, "crowded_out": 0, "last": None},
     "broker_failures": 0, "handshake_failures": 0, "handshake_timeouts": 0, "events_lost": 0, "control": True,
     "peers": {
         "connections": 2, "sent": 10, "relayed": {"m2": 7}, "datagrams_again": 3, "undelivered": 1, "members_lost": 1, "waiting": 4, "received": 5, "injected": 5,
@@ -64,6 +66,7 @@ class HandCore:
         self.controls: list[bool] = []
         self.wanted: list[dict[str, Any]] = []
         self.stopped = False
+        self.figures: dict[str, Any] = {**STATS, "strangers": {**STATS["strangers"]}}
 
     def addresses(self) -> list[tuple[str, int]]:
         return [("127.0.0.1", 1883)]
@@ -84,7 +87,7 @@ class HandCore:
         self.wanted.append(json.loads(groups))
 
     def stats(self) -> str:
-        return json.dumps(STATS)
+        return json.dumps(self.figures)
 
     def stop(self) -> None:
         self.stopped = True

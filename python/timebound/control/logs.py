@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import MutableMapping
@@ -10,7 +9,7 @@ from typing import Any, Literal
 
 import structlog
 
-from timebound.scenario.problems import plain
+from timebound.control.text import json_line, shown
 
 
 def _plain(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -23,13 +22,8 @@ def _on_one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) ->
     """What clients, switches and brokers are called is shown and not obeyed, and begins no line of its own."""
     for key, value in event.items():
         if isinstance(value, str):
-            event[key] = plain(value).replace("\n", "\\n")
+            event[key] = shown(value)
     return event
-
-
-def _printable(_logger: Any, _method: str, line: str) -> str:
-    """JSON leaves everything from 0x7f on as it is; the same, by its escapes."""
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 
 def begin(format: Literal["json", "console"] | str, level: str) -> None:
@@ -47,7 +41,7 @@ def begin(format: Literal["json", "console"] | str, level: str) -> None:
         # Without local variables: a token may be one.
         traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         last += [structlog.processors.ExceptionRenderer(traceback)]
-        last += [structlog.processors.JSONRenderer(ensure_ascii=False), _printable]
+        last += [structlog.processors.JSONRenderer(serializer=json_line)]
     else:
         renderer = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback

@@ -20,14 +20,19 @@ class Quiet:
         self._count = 0
         self._until = float("-inf")
 
-    def count(self, now_s: float, last: str = "") -> None:
-        """It has happened once more; `now_s` of any clock that does not go back, `last` what is to be said of this one."""
-        self._count += 1
-        if now_s >= self._until:
-            self._until = now_s + QUIET_S
-            detail = {"last": last} if last else {}
-            self._log.log(self._level, self._message, extra={"times": self._count, **detail})
-            self._count = 0
+    def count(self, now_s: float, last: str = "", times: int = 1) -> int:
+        """It has happened once more, or so many `times` (0: what was not told yet is, if it is time); how often it was, if that is told now.
+
+        `now_s` is of any clock that does not go back, `last` what is to be said of this one.
+        """
+        self._count += times
+        if not self._count or now_s < self._until:
+            return 0
+        self._until = now_s + QUIET_S
+        detail = {"last": last} if last else {}
+        self._log.log(self._level, self._message, extra={"times": self._count, **detail})
+        told, self._count = self._count, 0
+        return told
 
 
 def quieten(loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from typing import Any
 
 from timebound.control.controller.desk import Told
 from timebound.control.srt.rows import Tables
+from timebound.control.text import json_line
 
 
 class Audit:
@@ -29,7 +29,7 @@ class Audit:
         """Notes what happened, with who had asked."""
         if self._stream is None:
             return
-        lines = [json.dumps(entry(item, tables, now_ns), ensure_ascii=False) for item in told]
+        lines = [json_line(entry(item, tables, now_ns)) for item in told]
         with self._lock:
             if lines and not self._stream.closed:
                 self._stream.write("\n".join([*lines, ""]))

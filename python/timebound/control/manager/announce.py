@@ -19,6 +19,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from timebound.control.manager.configuration import AnnounceConfiguration
+from timebound.control.text import json_line
 
 log = logging.getLogger("timebound.manager")
 
@@ -53,17 +54,17 @@ class Announcer:
 
     def state(self, what: dict[str, Any]) -> None:
         """How the manager is doing."""
-        self._publish(f"{self._topic}/state", json.dumps(what, ensure_ascii=False))
+        self._publish(f"{self._topic}/state", json_line(what))
 
     def request(self, id: str, what: dict[str, Any] | None) -> None:
         """What became of a request; `None`: it is gone."""
         if self._channels:
-            self._publish(f"{self._topic}/channels/{id}", "" if what is None else json.dumps(what, ensure_ascii=False))
+            self._publish(f"{self._topic}/channels/{id}", "" if what is None else json_line(what))
 
     def group(self, id: str, what: dict[str, Any] | None) -> None:
         """How a group is doing; `None`: it is gone."""
         if self._channels:
-            self._publish(f"{self._topic}/groups/{id}", "" if what is None else json.dumps(what, ensure_ascii=False))
+            self._publish(f"{self._topic}/groups/{id}", "" if what is None else json_line(what))
 
     def close(self, last: dict[str, Any]) -> None:
         """Removes what it said of requests and groups, says a last word and leaves."""

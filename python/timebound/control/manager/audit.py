@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from timebound.control.text import json_line, shortened
+
+LONGEST = 1_000
+"""Characters of one text: MQTT allows client ids, users and topics of 65,535 bytes."""
 
 log = logging.getLogger("timebound.manager")
 
@@ -34,10 +38,10 @@ class Audit:
 
     def write(self, entries: Iterable[dict[str, Any]]) -> None:
         """Appends entries; their time `at_ns` is also written for people."""
-        lines = [json.dumps({"time": _time(entry["at_ns"]), **entry}, ensure_ascii=False) + "\n" for entry in entries]
+        lines = [json_line({"time": _time(entry["at_ns"]), **shortened(entry, LONGEST)}) + "\n" for entry in entries]
         if self._file is None or not lines:
             return
-        data = memoryview("".join(lines).encode("utf-8", "backslashreplace"))
+        data = memoryview("".join(lines).encode())
         try:
             while data:
                 data = data[os.write(self._file, data) :]

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import Any, TypeVar
 
 from timebound.control.manager import policy
+from timebound.control.manager.repeats import Repeats
 from timebound.control.srt.columns import flatten, unflatten
 from timebound.control.srt.rows import ConnectionRow, Outcome, RequestRow, Requirements, Side, VerdictRow, table_of
 from timebound.control.srt.store import Change, Delete, Put
@@ -85,6 +86,8 @@ class Doing:
     verdicts: list[VerdictRow] = field(default_factory=list)
     """To be told to the intermediary."""
     audit: list[dict[str, Any]] = field(default_factory=list)
+    forbidden: int = 0
+    """Requests that a rule refused."""
     log: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """Warnings."""
     touched: dict[str, Request | None] = field(default_factory=dict)
@@ -109,6 +112,7 @@ _TOLD = {
     "undelivered": "messages that another network did not get",
     "peering": "between managers, or to the broker",
 }
+SUMMED_UP = "lines of the audit log were summed up: clients did the same again and again"
 WORKS_AGAIN = "works again, between managers or to the broker"
 """The one thing of these that is no reason to worry."""
 
@@ -124,6 +128,7 @@ class Desk:
         """Requests by connection."""
         self._held: dict[tuple[str, str], dict[str, policy.Held]] = {}
         """By rule and whom it counts for: requests that were let through."""
+        self._repeats = Repeats()
         self._second = self._told_now = 0
         self._troubled: set[str] = set()
         """Managers, and the broker, of which a problem was told that stands."""
@@ -183,6 +188,10 @@ class Desk:
     def _told(self, kind: str, what: dict[str, Any], now_ns: int) -> Doing:
         """What clients do wrong is kept, but not as fast as they may do it: nobody fills a disk from outside."""
         doing = Doing()
+        if kind == "group":
+            doing.groups[str(what["id"])] = {key: value for key, value in what.items() if key != "id"}
+        if not (audit := self._noted({"event": kind, "at_ns": now_ns, **what})):
+            return doing
         second = now_ns // 1_000_000_000
         if second != self._second:
             if self._told_now > MOST_TOLD_PER_S:
@@ -191,10 +200,20 @@ class Desk:
         self._told_now += 1
         if self._told_now <= MOST_TOLD_PER_S:
             doing.log += self._words(kind, what)
-            doing.audit.append({"event": kind, "at_ns": now_ns, **what})
-        if kind == "group":
-            doing.groups[str(what["id"])] = {key: value for key, value in what.items() if key != "id"}
+            doing.audit += audit
         return doing
+
+    def _noted(self, entry: dict[str, Any]) -> list[dict[str, Any]]:
+        """The entry of the audit log, unless its client has had it written already."""
+        return [entry] if self._repeats.takes(entry) else []
+
+    def summed_up(self, now_ns: int, *, last: bool = False) -> Doing:
+        """Once a minute (or with `last`): what was left out of the audit log, because it was written already."""
+        found = self._repeats.due(now_ns, last=last)
+        if not found:
+            return Doing()
+        lines = {"lines": sum(entry["lines"] for entry in found), "of_clients": len(found)}
+        return Doing(audit=found, log=[(SUMMED_UP, lines)])
 
     def _words(self, kind: str, what: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         if kind != "peering":
@@ -229,10 +248,11 @@ class Desk:
         state = before.state if before is not None else State.UNAVAILABLE
         request = self.requests[id] = Request(row, decision, asker, state)
         self._of.setdefault(connection.id, set()).add(id)
-        doing = Doing(audit=[_audit_asked(request, now_ns)], touched={id: request})
+        doing = Doing(audit=self._noted(_audit_asked(request, now_ns)), touched={id: request})
         if not decision.allowed:
             if before is not None and before.state is not State.FORBIDDEN:
                 doing.changes.append(Delete("requests", id))
+            doing.forbidden += 1
             own = self._own(row, Outcome.REFUSED, decision.reason, now_ns)
             return _join(doing, self._answer(request, Step.FORBID, own, "manager", now_ns))
         self._hold(request)
@@ -256,7 +276,7 @@ class Desk:
             self._of.get(request.row.connection, set()).discard(id)
             if request.state is not State.FORBIDDEN:
                 doing.changes.append(Delete("requests", id))
-            doing.audit.append({"event": "withdrawn", "at_ns": now_ns, "id": id})
+            doing.audit += self._noted({"event": "withdrawn", "at_ns": now_ns, "id": id, **_audit_who(request)})
             doing.touched[id] = None
         return doing
 
@@ -269,8 +289,8 @@ class Desk:
     def _answer(self, request: Request, step: Step, row: VerdictRow, by: str, now_ns: int) -> Doing:
         request.state = TRANSITIONS[request.state][step]
         request.verdict = row
-        answered = {"event": "answered", "at_ns": now_ns, "by": by, **verdict_json(row)}
-        return Doing(verdicts=[row], audit=[answered], touched={row.id: request})
+        answered = {"event": "answered", "at_ns": now_ns, "by": by, **verdict_json(row), **_audit_who(request)}
+        return Doing(verdicts=[row], audit=self._noted(answered), touched={row.id: request})
 
     def _own(self, row: RequestRow, outcome: Outcome, reason: str, now_ns: int) -> VerdictRow:
         """The manager's own answer."""
@@ -302,6 +322,7 @@ def _join(first: Doing, second: Doing) -> Doing:
     first.changes += second.changes
     first.verdicts += second.verdicts
     first.audit += second.audit
+    first.forbidden += second.forbidden
     first.log += second.log
     first.touched |= second.touched
     first.groups |= second.groups
@@ -357,16 +378,19 @@ def _requirements(said: dict[str, Any]) -> Requirements:
     )
 
 
+def _audit_who(request: Request) -> dict[str, Any]:
+    """Every line says by itself whose it is: of those that are alike only the first is written."""
+    return {**asdict(request.asker), "side": request.row.side.value, "topic": request.row.topic}
+
+
 def _audit_asked(request: Request, now_ns: int) -> dict[str, Any]:
-    row, asker = request.row, request.asker
+    row = request.row
     return {
         "event": "asked",
         "at_ns": now_ns,
         "id": row.id,
         "revision": row.revision,
-        **asdict(asker),
-        "side": row.side.value,
-        "topic": row.topic,
+        **_audit_who(request),
         "requirements": {key: value for key, value in asdict(row.requirements).items() if value is not None},
         "rule": request.decision.rule,
         "allowed": request.decision.allowed,

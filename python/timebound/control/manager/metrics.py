@@ -13,6 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from timebound.control.text import shown
+
 PREFIX = "timebound_manager"
 
 _COUNTERS: tuple[tuple[str, str, str], ...] = (
@@ -98,7 +100,7 @@ class Figures(Collector):
             f"{PREFIX}_peers_relayed", "Messages sent to another manager as best effort", labels=["peer"]
         )
         for peer, number in peers["relayed"].items():
-            relayed.add_metric([peer], number)
+            relayed.add_metric([shown(peer)], number)
         yield relayed
         yield GaugeMetricFamily(
             f"{PREFIX}_peers_connections_now", "Connections to members of groups", value=peers["connections"]

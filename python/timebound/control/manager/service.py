@@ -16,7 +16,7 @@ from timebound import __version__
 from timebound.control.manager import desk as desks
 from timebound.control.manager import groups
 from timebound.control.manager.announce import Announcer
-from timebound.control.manager.audit import Audit
+from timebound.control.manager.audit import LONGEST, Audit
 from timebound.control.manager.configuration import Configuration
 from timebound.control.manager.host import OTHER_FILES, connections_that_fit, reached_at
 from timebound.control.manager.metrics import Figures, registry
@@ -25,6 +25,7 @@ from timebound.control.srt.rows import GroupRow, ManagerRow, VerdictRow
 from timebound.control.srt.rules import Pulse
 from timebound.control.srt.store import Change, Delete, NotYoursError, Put, Store
 from timebound.control.systemd import tell_systemd
+from timebound.control.text import shortened
 from timebound.control.web import Web
 
 BEAT_S = 1.0
@@ -209,10 +210,10 @@ class Service:
             self._core.verdict(json.dumps(desks.verdict_json(row)))
         self._audit.write(doing.audit)
         self.figures.count("audit_entries", len(doing.audit))
-        self.figures.count("forbidden", sum(entry.get("allowed") is False for entry in doing.audit))
+        self.figures.count("forbidden", doing.forbidden)
         for words, about in doing.log:
             level = logging.INFO if words == desks.WORKS_AGAIN else logging.WARNING
-            log.log(level, words, extra={"about": about})
+            log.log(level, words, extra={"about": shortened(about, LONGEST)})
         if self._announcer is not None:
             for id, request in doing.touched.items():
                 self._announcer.request(id, self._about(request) if request is not None else None)
@@ -335,6 +336,7 @@ class Service:
         self._states = Counter(request.state.value for request in self._desk.requests.values())
         self.figures.state(store=self._store.connected, control=not self._desk.without_control)
         self._look_for_groups()
+        self._act(self._desk.summed_up(beat_ns))
         tell_systemd("WATCHDOG=1")
         if self._reopen:
             self._reopen = False
@@ -379,6 +381,7 @@ class Service:
         self._stopping.set()
         self._core.stop()
         steps: list[Callable[[], object]] = [
+            lambda: self._audit.write(self._desk.summed_up(time.time_ns(), last=True).audit),
             lambda: self._store.transact([Delete("managers", self.name)], wait_s=2.0),
             self._store.close,
             self._web.close,
