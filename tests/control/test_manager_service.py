@@ -26,7 +26,7 @@ from timebound.control.manager import reach as reaching
 from timebound.control.manager.configuration import load
 from timebound.control.manager.host import OTHER_FILES, connections_that_fit
 from timebound.control.manager.reach import Reach
-from timebound.control.manager.service import Service
+from timebound.control.manager.service import CROWDED, Service
 from timebound.control.manager.shape import Limits
 from timebound.control.srt.rows import ControllerRow, ManagerRow, Outcome, VerdictRow
 from timebound.control.srt.rules import Pulse
@@ -360,7 +360,7 @@ def test_the_audit_log_may_be_moved_away(url: str, run: Callable[[str], Running]
     manager.audit.rename(manager.audit.with_suffix(".1"))
     manager.service.reopen_audit()
     wait_for(manager.audit.exists)
-    manager.core.events.put(asked("r2"))
+    manager.core.events.put(asked("r2", topic="another"))
     wait_for(lambda: "r2" in manager.audit.read_text())
 
 
@@ -375,6 +375,21 @@ def test_a_handshake_that_failed_is_logged_with_its_client(
     (record,) = (record for record in caplog.records if "handshake" in record.getMessage())
     assert record.__dict__["about"] == what
     wait_for(lambda: [entry["event"] for entry in manager.audited()] == ["handshake"])
+
+
+def test_strangers_that_are_kept_out_are_told_once_a_minute_with_how_many_they_were(
+    tmp_path: Path, run: Callable[[str], Running], caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = run(f"file:{tmp_path / 'srt.db'}")
+    manager.core.figures["strangers"] |= {"refused": 7, "crowded_out": 5, "last": "10.0.0.9"}
+    wait_for(lambda: [entry["event"] for entry in manager.audited()] == ["strangers"])
+    manager.core.figures["strangers"] |= {"refused": 1_000}
+    wait_for(lambda: "timebound_manager_strangers_refused_total 1000.0" in manager.get("/metrics")[1])
+    time.sleep(2.5)
+    (entry,) = manager.audited()
+    assert (entry["refused"], entry["crowded_out"], entry["last"]) == (7, 5, "10.0.0.9")
+    (record,) = [record.__dict__ for record in caplog.records if record.getMessage() == CROWDED]
+    assert (record["times"], record["last"]) == (12, "10.0.0.9")
 
 
 class Files:

@@ -12,8 +12,8 @@
 //!  "size_bytes": 200, "transmission_ns": null, "priority": null, "bandwidth_bps": null, "qos": 1, "strict": false}}
 //! {"kind": "withdrawn", "id": "m1-18c2f0a1b2c3d4e5-7.1"}
 //! {"kind": "closed", "connection": "m1-18c2f0a1b2c3d4e5-7"}
-//! {"kind": "problems", "connection": "m1-18c2f0a1b2c3d4e5-7", "client_id": "press", "problems": ["rt-qos '3': use 0, 1 or 2"]}
-//! {"kind": "offence", "client_id": "press", "client_address": "10.0.0.1", "reason": "packet too large"}
+//! {"kind": "problems", "connection": "m1-18c2f0a1b2c3d4e5-7", "client_id": "press", "client_address": "10.0.0.1", "user": null, "problems": ["rt-qos '3': use 0, 1 or 2"]}
+//! {"kind": "offence", "client_id": "press", "client_address": "10.0.0.1", "user": null, "reason": "packet too large"}
 //! {"kind": "group", "id": "g1", "state": "waiting", "missing": ["m3"], "lost": ["m2"]}
 //! {"kind": "undelivered", "group": "g1", "member": "m2", "messages": 3, "reason": "the member is lost"}
 //! {"kind": "interests", "filters": ["plant/+", "hall/1"]}
@@ -261,11 +261,15 @@ pub struct BrokerTls {
 pub struct Limits {
     /// Connections at a time; more are closed at once.
     pub connections: usize,
-    /// Bytes of a packet without the payload of a PUBLISH.
+    /// Bytes that connections hold which the broker has not accepted yet, all together.
+    pub strangers_bytes: usize,
+    /// Connections of one address (of one network of 64 bits, of IPv6) at a time that the broker has not accepted yet; more are closed at once.
+    pub strangers_per_address: usize,
+    /// Bytes of a packet without the payload of a PUBLISH; of a CONNECT, of its properties.
     pub header_bytes: usize,
     /// Bytes of a whole packet.
     pub packet_bytes: usize,
-    /// Bytes of a WebSocket message, which is collected before it is passed on.
+    /// Bytes of a WebSocket message.
     pub websocket_bytes: usize,
     /// Requests of a connection at a time.
     pub requests: usize,
@@ -285,6 +289,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 20_000,
+            strangers_bytes: 64 * 1024 * 1024,
+            strangers_per_address: 1_000,
             header_bytes: 256 * 1024,
             packet_bytes: 268_435_460,
             websocket_bytes: 4 * 1024 * 1024,
@@ -320,12 +326,15 @@ pub enum Event {
     Problems {
         connection: String,
         client_id: String,
+        client_address: IpAddr,
+        user: Option<String>,
         problems: Vec<String>,
     },
     /// A client was disconnected for what it did.
     Offence {
         client_id: String,
         client_address: IpAddr,
+        user: Option<String>,
         reason: String,
     },
     /// A handshake of TLS or WebSocket failed. Not every one is told: `Stats::handshake_failures` counts them.
@@ -510,6 +519,32 @@ pub struct Offences {
     pub rate: u64,
 }
 
+/// Connections that the broker has not accepted yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Strangers {
+    /// Gauge.
+    pub now: u64,
+    /// Gauge: bytes that they hold.
+    pub bytes: u64,
+    /// Closed at once: more than `limits.strangers_per_address`.
+    pub refused: u64,
+    /// Closed because all together held more than `limits.strangers_bytes`, and they the most.
+    pub crowded_out: u64,
+    /// Of the last one that was refused or crowded out.
+    pub last: Option<IpAddr>,
+}
+
+/// Connections that were failed for what the client did against the standard (RFC 6455, section 7.4.1), by the status code of the Close frame.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct WebSocketViolations {
+    /// 1002.
+    pub protocol: u64,
+    /// 1003.
+    pub text: u64,
+    /// 1009.
+    pub too_large: u64,
+}
+
 /// Messages to and from other networks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Peers {
@@ -553,6 +588,7 @@ pub struct Stats {
     pub connections_total: u64,
     /// Closed at once: more than `limits.connections`.
     pub connections_refused: u64,
+    pub strangers: Strangers,
     pub bytes: Both,
     pub packets: Both,
     pub holds: Holds,
@@ -563,6 +599,7 @@ pub struct Stats {
     pub verdicts: Verdicts,
     pub refusals: Refusals,
     pub offences: Offences,
+    pub websocket_violations: WebSocketViolations,
     /// The broker did not accept a connection, or broke one off.
     pub broker_failures: u64,
     /// Handshakes of TLS or WebSocket that failed.

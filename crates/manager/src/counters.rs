@@ -1,10 +1,13 @@
 //! What is counted: each thread has counters of its own, which are added up when somebody asks.
 
-use crate::contract::{Both, HOLD_CLASSES_MS, Holds, Offences, Peers, Refusals, Stats, Verdicts};
+use crate::contract::{
+    Both, HOLD_CLASSES_MS, Holds, Offences, Peers, Refusals, Stats, Strangers, Verdicts, WebSocketViolations,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 use timebound_model::Span;
 use timebound_protocol::intermediary::{HoldEnd, Offence};
 use timebound_wire::mqtt::Kind;
+use timebound_wire::websocket::Violation;
 
 /// A number that one thread writes and others read.
 #[derive(Debug, Default)]
@@ -43,6 +46,7 @@ pub(crate) struct Counters {
     pub(crate) verdicts: [Counter; 3],
     refusals: [Counter; 4],
     offences: [Counter; 4],
+    violations: [Counter; 3],
     pub(crate) broker_failures: Counter,
     pub(crate) handshake_failures: Counter,
     pub(crate) handshake_timeouts: Counter,
@@ -83,6 +87,15 @@ impl Counters {
             Offence::Rate => 3,
         };
         self.offences[which].add(1);
+    }
+
+    pub(crate) fn violated(&self, violation: Violation) {
+        let which = match violation.code() {
+            1003 => 1,
+            1009 => 2,
+            _ => 0,
+        };
+        self.violations[which].add(1);
     }
 }
 
@@ -131,11 +144,17 @@ pub(crate) fn sum(all: &[&Counters], control: bool) -> Stats {
             quota: of(|one| &one.offences[2]),
             rate: of(|one| &one.offences[3]),
         },
+        websocket_violations: WebSocketViolations {
+            protocol: of(|one| &one.violations[0]),
+            text: of(|one| &one.violations[1]),
+            too_large: of(|one| &one.violations[2]),
+        },
         broker_failures: of(|one| &one.broker_failures),
         handshake_failures: of(|one| &one.handshake_failures),
         handshake_timeouts: of(|one| &one.handshake_timeouts),
         events_lost: of(|one| &one.events_lost),
         control,
+        strangers: Strangers::default(),
         peers: Peers::default(),
     }
 }

@@ -8,14 +8,17 @@
 
 pub mod contract;
 mod counters;
+mod http;
 mod limits;
 mod manager;
+mod memory;
 mod peers;
 mod pipe;
 mod queue;
 mod relay;
 mod report;
 mod start;
+mod strangers;
 mod stream;
 mod tls;
 mod websocket;

@@ -5,6 +5,7 @@ use crate::counters::{self, Counters};
 use crate::peers;
 use crate::queue::Queue;
 use crate::start::{self, StartError};
+use crate::strangers::Strangers;
 use crate::worker::{self, Order, Shared};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,6 +87,7 @@ impl Manager {
             stopping: AtomicBool::new(false),
             places,
             broker,
+            strangers: Strangers::new(limits.strangers_bytes, limits.strangers_per_address),
             limits,
             hold_ms: config.hold_ms,
             peers: peering.as_ref().map(|prepared| prepared.handle.clone()),
@@ -163,6 +165,7 @@ impl Manager {
     pub fn stats(&self) -> Stats {
         let counters: Vec<&Counters> = self.counters.iter().map(AsRef::as_ref).collect();
         let mut stats = counters::sum(&counters, self.shared.control.load(Ordering::Relaxed));
+        stats.strangers = self.shared.strangers.stats();
         if let Some(peers) = &self.shared.peers {
             stats.peers = peers.counters.stats();
         }
@@ -303,6 +306,7 @@ impl Door {
             let (door, next) = (Arc::clone(&door), Arc::clone(&next));
             tasks.spawn(async move { door.accept(listener, place, &next).await });
         }
+        tasks.spawn(crate::memory::give_back());
         // It ends when the manager is stopped, or gone.
         drop(stopped.wait_for(|stopped| *stopped).await);
         tasks.shutdown().await;
@@ -343,6 +347,9 @@ impl Door {
             self.counters[at].connections_refused.add(1);
             return;
         }
+        let Some(stranger) = self.shared.strangers.enter(number, client.ip()) else {
+            return;
+        };
         let Ok(socket) = socket.into_std() else {
             return;
         };
@@ -353,6 +360,7 @@ impl Door {
             client,
             place,
             number,
+            stranger,
         };
         if self.orders[at].send(order).is_err() {
             self.counters[at].connections.subtract(1);

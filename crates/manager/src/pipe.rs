@@ -9,6 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Bytes of a buffer.
 const USUAL: usize = 64 * 1024;
+/// Bytes of the first buffer of a connection that nobody knows.
+const FIRST: usize = 4 * 1024;
 /// Buffers that a thread keeps for the next connection that has something to say.
 const KEPT: usize = 64;
 
@@ -22,13 +24,27 @@ fn lend() -> Box<[u8]> {
 }
 
 fn give_back(buffer: Box<[u8]>) {
-    if buffer.len() == USUAL {
-        POOL.with_borrow_mut(|pool| {
-            if pool.len() < KEPT {
+    let size = buffer.len();
+    let is_kept = size == USUAL
+        && POOL.with_borrow_mut(|pool| {
+            let has_room = pool.len() < KEPT;
+            if has_room {
                 pool.push(buffer);
             }
+            has_room
         });
+    if !is_kept {
+        crate::memory::gone(size);
     }
+}
+
+/// How large a buffer may become.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Bytes at most.
+    pub(crate) most: usize,
+    /// Whose it is has been accepted: it begins with a buffer of the usual size.
+    pub(crate) is_known: bool,
 }
 
 /// `..start` is gone, `start..approved` may go on, then `skip` bytes are passed over and `patch` goes on in their place, and
@@ -134,14 +150,19 @@ impl Pipe {
         self.settle();
     }
 
+    /// Bytes that it takes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |buffer| buffer.len()) + self.patch.capacity()
+    }
+
     /// Reads behind what is there, in a buffer of at most `most` bytes: how many.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         source: &mut Stream,
-        most: usize,
+        room: Room,
     ) -> Poll<io::Result<usize>> {
-        let mut buffer = self.room(most)?;
+        let mut buffer = self.room(room)?;
         let mut free = ReadBuf::new(&mut buffer[self.end..]);
         let result = Pin::new(source).poll_read(cx, &mut free);
         let read = free.filled().len();
@@ -159,10 +180,18 @@ impl Pipe {
     }
 
     /// The buffer with room behind `end`.
-    fn room(&mut self, most: usize) -> io::Result<Box<[u8]>> {
+    fn room(&mut self, room: Room) -> io::Result<Box<[u8]>> {
         let Some(mut buffer) = self.buffer.take() else {
-            return Ok(lend());
+            return Ok(match room.is_known {
+                true => lend(),
+                false => vec![0; FIRST].into_boxed_slice(),
+            });
         };
+        if buffer.len() > USUAL && self.end - self.start <= USUAL / 2 {
+            // It was large for something that has gone.
+            let usual = self.moved(&buffer, lend());
+            give_back(std::mem::replace(&mut buffer, usual));
+        }
         if self.end < buffer.len() {
             return Ok(buffer);
         }
@@ -173,13 +202,22 @@ impl Pipe {
             self.start = 0;
             return Ok(buffer);
         }
-        if buffer.len() >= most {
+        if buffer.len() >= room.most {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let mut larger = vec![0; (buffer.len() * 2).min(most.max(buffer.len() + 1))].into_boxed_slice();
-        larger[..self.end].copy_from_slice(&buffer[..self.end]);
+        let larger = vec![0; (buffer.len() * 2).min(room.most)].into_boxed_slice();
+        let larger = self.moved(&buffer, larger);
         give_back(buffer);
         Ok(larger)
+    }
+
+    /// What is there, at the beginning of another buffer.
+    fn moved(&mut self, from: &[u8], mut to: Box<[u8]>) -> Box<[u8]> {
+        let count = self.end - self.start;
+        to[..count].copy_from_slice(&from[self.start..self.end]);
+        self.approved -= self.start;
+        (self.start, self.end) = (0, count);
+        to
     }
 }
 

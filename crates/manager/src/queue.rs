@@ -75,6 +75,8 @@ mod tests {
         Event::Problems {
             connection: String::new(),
             client_id: String::new(),
+            client_address: std::net::Ipv4Addr::LOCALHOST.into(),
+            user: None,
             problems: vec![],
         }
     }

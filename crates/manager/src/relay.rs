@@ -1,9 +1,11 @@
 //! One connection of a client from its CONNECT to its end: moves bytes as its session says.
 
+use crate::http::LINGER;
 use crate::peers;
-use crate::pipe::Pipe;
+use crate::pipe::{Pipe, Room};
 use crate::report::Reporter;
-use crate::stream::Stream;
+use crate::strangers::Stranger;
+use crate::stream::{Stream, discard};
 use crate::worker::{Handle, Worker};
 use std::future::poll_fn;
 use std::io;
@@ -13,15 +15,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use timebound_model::{Span, Time};
 use timebound_protocol::intermediary::{Phase, Session, Step};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 
 /// A last packet must have gone to the client in that time, and what was said before to the broker.
 const FAREWELL: Span = Span(1_000_000_000);
 /// Half a connection lives that long.
 const HALF_OPEN: Span = Span(5_000_000_000);
-/// Bytes that still come are read for that long, so that the kernel does not take the last packet back with a reset.
-const LINGER: Duration = Duration::from_millis(500);
 /// Beyond what a header may have: the fixed header, and what comes behind.
 const SLACK: usize = 64 * 1024;
 
@@ -36,6 +36,8 @@ pub(crate) enum Stop {
     Late,
     /// The client's side broke, or the end took too long.
     Broken,
+    /// Connections that nobody knows hold too much, and this one the most.
+    Crowded,
 }
 
 /// What pumping one direction came to.
@@ -63,6 +65,10 @@ pub(crate) struct Relay {
     /// When it was last looked after: one look at the clock for all that has come until then.
     now: Time,
     packets: (u64, u64),
+    /// Until the broker has accepted it.
+    stranger: Option<Rc<Stranger>>,
+    /// Bytes of its CONNECT, of which the session keeps its part.
+    greeting: usize,
 }
 
 impl Relay {
@@ -72,7 +78,7 @@ impl Relay {
         reporter: Reporter,
         worker: Rc<Worker>,
         handle: Rc<Handle>,
-        limit: Time,
+        (limit, stranger): (Time, Rc<Stranger>),
     ) -> Self {
         Self {
             session,
@@ -87,7 +93,13 @@ impl Relay {
             limit: Some(limit),
             now: Time(0),
             packets: (0, 0),
+            stranger: Some(stranger),
+            greeting: 0,
         }
+    }
+
+    pub(crate) fn stranger(&self) -> Option<Rc<Stranger>> {
+        self.stranger.clone()
     }
 
     /// The broker's side is open.
@@ -108,6 +120,13 @@ impl Relay {
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<Stop> {
+        if self
+            .stranger
+            .as_ref()
+            .is_some_and(|stranger| stranger.is_to_go(cx))
+        {
+            return Poll::Ready(Stop::Crowded);
+        }
         self.handle.waits(cx.waker());
         self.now = self.worker.now();
         if self.worker.is_stopping() && self.session.phase() != Phase::Closing {
@@ -236,7 +255,11 @@ impl Relay {
                 None if self.up.is_over => return Ok(Pumped::Waits),
                 // What was put in is gone.
                 None | Some(Step::Forward(_) | Step::Replace { .. }) => continue,
-                Some(Step::Dial) => return Ok(Pumped::Dial),
+                Some(Step::Dial) => {
+                    self.greeting = self.up.unjudged().len();
+                    self.measure()?;
+                    return Ok(Pumped::Dial);
+                }
                 Some(Step::Hold) => return Ok(Pumped::Waits),
                 Some(Step::End) => {
                     self.up.is_over = true;
@@ -247,10 +270,34 @@ impl Relay {
             if self.up.at_end {
                 return self.client_ended(cx);
             }
-            match self.up.poll_read(cx, &mut self.client, most_bytes(&worker)) {
+            let room = Room {
+                most: worker.limits.connect_bytes() + SLACK,
+                is_known: self.stranger.is_none(),
+            };
+            let read = self.up.poll_read(cx, &mut self.client, room);
+            self.measure()?;
+            match read {
                 Poll::Ready(read) => worker.counters.bytes[0].add(read? as u64),
                 Poll::Pending => return Ok(Pumped::Waits),
             }
+        }
+    }
+
+    /// What a connection holds that nobody knows counts among all of them. An error: it is to go.
+    fn measure(&self) -> io::Result<()> {
+        match &self.stranger {
+            Some(stranger) => stranger.said(self.greeting + self.up.capacity()),
+            None => Ok(()),
+        }
+    }
+
+    /// The broker has accepted the client, or begun to talk with whoever it is.
+    fn accepted(&mut self, has_talked: bool) {
+        let phase = self.session.phase();
+        if (phase == Phase::Open || (phase == Phase::Tunnel && has_talked))
+            && let Some(stranger) = self.stranger.take()
+        {
+            stranger.is_accepted();
         }
     }
 
@@ -309,6 +356,7 @@ impl Relay {
             let mut count = 0;
             let flushed = self.down.poll_write(cx, &mut self.client, &mut count);
             worker.counters.bytes[1].add(count);
+            self.accepted(count > 0);
             match flushed {
                 Poll::Ready(written) => written?,
                 Poll::Pending => return Ok(pumped),
@@ -342,7 +390,11 @@ impl Relay {
         let Some(broker) = self.broker.as_mut() else {
             return false;
         };
-        let read = match self.down.poll_read(cx, broker, most_bytes(worker)) {
+        let room = Room {
+            most: worker.limits.header_bytes + SLACK,
+            is_known: true,
+        };
+        let read = match self.down.poll_read(cx, broker, room) {
             Poll::Pending => return false,
             Poll::Ready(read) => read,
         };
@@ -390,31 +442,18 @@ impl Relay {
             peers.order(peers::Order::Closed { connection });
         }
         self.reporter.report(&mut self.session, &self.client);
+        let violation = self.client.violation();
+        if let Some(violation) = violation {
+            self.reporter.violated(&self.session, violation);
+        }
         self.reporter.closed();
         self.worker.forget(&self.handle);
-        if stop == Stop::Done {
+        if stop == Stop::Done || violation.is_some() {
             let farewell = async {
                 poll_fn(|cx| Pin::new(&mut self.client).poll_shutdown(cx)).await?;
                 poll_fn(|cx| discard(cx, &mut self.client)).await
             };
             drop(tokio::time::timeout(LINGER, farewell).await);
-        }
-    }
-}
-
-fn most_bytes(worker: &Worker) -> usize {
-    worker.limits.header_bytes + SLACK
-}
-
-/// Reads to the end.
-fn discard(cx: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<()>> {
-    let mut bytes = [0; 4096];
-    loop {
-        let mut buffer = ReadBuf::new(&mut bytes);
-        match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
-            Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Poll::Ready(Ok(())),
-            Poll::Ready(Ok(())) => {}
-            other => return other,
         }
     }
 }

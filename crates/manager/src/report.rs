@@ -10,6 +10,7 @@ use std::rc::Rc;
 use timebound_protocol::intermediary::{self as protocol, Session, Verdict};
 use timebound_wire::attributes;
 use timebound_wire::mqtt::Version;
+use timebound_wire::websocket::Violation;
 
 /// Both ends of a client's connection, and who it is by its certificate.
 #[derive(Debug, Clone)]
@@ -145,10 +146,19 @@ impl Reporter {
         }
     }
 
+    /// The client did against the standard of WebSocket what it may not do.
+    pub(crate) fn violated(&self, session: &Session, violation: Violation) {
+        self.worker.counters.violated(violation);
+        let code = violation.code();
+        self.offence(session, format!("WebSocket: {violation} (closed with {code})"));
+    }
+
     fn problems(&self, session: &Session, problems: Vec<String>) {
         self.push(Event::Problems {
             connection: self.id(),
             client_id: client_id(session),
+            client_address: plain(self.ends.client.ip()),
+            user: user(session),
             problems,
         });
     }
@@ -156,7 +166,8 @@ impl Reporter {
     fn offence(&self, session: &Session, reason: String) {
         self.push(Event::Offence {
             client_id: client_id(session),
-            client_address: self.ends.client.ip(),
+            client_address: plain(self.ends.client.ip()),
+            user: user(session),
             reason,
         });
     }
@@ -186,7 +197,7 @@ impl Reporter {
             id: self.id(),
             manager: self.worker.name.clone(),
             client_id: client_id(session),
-            user: client.and_then(|client| client.user.clone()),
+            user: user(session),
             client_address: plain(ends.client.ip()),
             client_port: ends.client.port(),
             manager_address: plain(ends.manager.ip()),
@@ -212,6 +223,10 @@ fn client_id(session: &Session) -> String {
         .client()
         .map(|client| client.id.clone())
         .unwrap_or_default()
+}
+
+fn user(session: &Session) -> Option<String> {
+    session.client().and_then(|client| client.user.clone())
 }
 
 fn told(requirements: &attributes::Requirements) -> Requirements {

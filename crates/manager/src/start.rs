@@ -11,6 +11,7 @@ use tokio_rustls::TlsAcceptor;
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 4_096;
 const MOST_HOLD_MS: u64 = 5_000;
+const LEAST_STRANGERS: usize = 1024 * 1024;
 
 /// Why a manager does not start.
 #[derive(Debug, Error)]
@@ -61,6 +62,15 @@ pub(crate) fn check(config: &Config) -> Result<(), StartError> {
     }
     if config.limits.header_bytes < 1_024 {
         return value("limits.header_bytes", "at least 1024");
+    }
+    if config.limits.strangers_bytes < LEAST_STRANGERS {
+        return value(
+            "limits.strangers_bytes",
+            "at least 1048576, or no long CONNECT gets in",
+        );
+    }
+    if config.limits.strangers_per_address == 0 {
+        return value("limits.strangers_per_address", "at least 1");
     }
     if config.limits.connections == 0 || config.limits.requests_per_second == 0 {
         return value("limits", "connections and requests_per_second must be at least 1");

@@ -1,115 +1,202 @@
 //! MQTT over WebSocket as a stream of bytes (MQTT 5.0, section 6; RFC 6455).
 
-use crate::contract::Limits;
-use futures_core::Stream as _;
-use futures_sink::Sink as _;
+use crate::http;
+use crate::strangers::Stranger;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use timebound_wire::websocket::{self, End, Reader, Violation};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 
-const PROTOCOL: &str = "sec-websocket-protocol";
 /// Bytes of one message that we send at most.
 const MOST: usize = 64 * 1024;
+/// Status code: the end of what there was to say (RFC 6455, section 7.4.1).
+const NORMAL: u16 = 1000;
 
 /// A WebSocket whose binary messages are one stream: packets may begin and end anywhere in them ([MQTT-6.0.0-2]).
 #[derive(Debug)]
 pub(crate) struct Socket<S> {
-    inner: WebSocketStream<S>,
-    /// Of a message that has been read in part.
-    left: Bytes,
-}
-
-/// Takes the handshake of a client that speaks MQTT ([MQTT-6.0.0-3], [MQTT-6.0.0-4]).
-#[expect(clippy::result_large_err, reason = "the library's callback")]
-fn subprotocol(request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
-    let offered = request.headers().get_all(PROTOCOL).iter();
-    let mut names = offered
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim);
-    // `mqttv3.1` is what clients said before 3.1.1.
-    let chosen = names.find(|name| matches!(*name, "mqtt" | "mqttv3.1"));
-    let Some(value) = chosen.and_then(|name| HeaderValue::from_str(name).ok()) else {
-        let mut refusal = ErrorResponse::new(Some("the subprotocol must be mqtt".to_owned()));
-        *refusal.status_mut() = StatusCode::BAD_REQUEST;
-        return Err(refusal);
-    };
-    response.headers_mut().insert(PROTOCOL, value);
-    Ok(response)
-}
-
-fn failure(error: Error) -> io::Error {
-    match error {
-        Error::Io(error) => error,
-        error => io::Error::new(io::ErrorKind::InvalidData, error),
-    }
+    inner: S,
+    reader: Reader,
+    /// What came with the request, behind it.
+    early: Vec<u8>,
+    /// Frames on their way.
+    out: Vec<u8>,
+    /// Of `out`, this much has gone.
+    written: usize,
+    is_to_be_flushed: bool,
+    /// The last frame is on its way: Close.
+    is_closing: bool,
+    /// Its violation was told as an error; what still comes is passed over.
+    was_told: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    pub(crate) async fn accept(stream: S, limits: &Limits) -> io::Result<Self> {
-        let config = WebSocketConfig::default()
-            .read_buffer_size(4 * 1024)
-            .write_buffer_size(0)
-            .max_message_size(Some(limits.websocket_bytes))
-            .max_frame_size(Some(limits.websocket_bytes));
-        let inner = tokio_tungstenite::accept_hdr_async_with_config(stream, subprotocol, Some(config))
-            .await
-            .map_err(failure)?;
+    /// Takes the request of a client that speaks MQTT; `most`: bytes of a message at most. Whoever asks for something else is answered, and told as an error.
+    pub(crate) async fn accept(mut stream: S, most: usize, stranger: &Stranger) -> io::Result<Self> {
+        let (request, early) = http::request(&mut stream, stranger).await?;
+        match http::answer(request.as_ref()) {
+            Ok(answer) => {
+                http::write(&mut stream, &answer).await?;
+            }
+            Err(refusal) => {
+                // It need not read it.
+                drop(http::refuse(&mut stream, &refusal).await);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, refusal.to_string()));
+            }
+        }
         Ok(Self {
-            inner,
-            left: Bytes::new(),
+            inner: stream,
+            reader: Reader::new(most as u64),
+            early,
+            out: Vec::new(),
+            written: 0,
+            is_to_be_flushed: false,
+            is_closing: false,
+            was_told: false,
         })
     }
 
-    pub(crate) fn below(&self) -> &S {
-        self.inner.get_ref()
+    pub(crate) const fn below(&self) -> &S {
+        &self.inner
+    }
+
+    /// What the client did against the standard, if that is its end.
+    pub(crate) const fn violation(&self) -> Option<Violation> {
+        match self.reader.end() {
+            Some(End::Violated(violation)) => Some(violation),
+            _ => None,
+        }
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.out.len() {
+            let written = ready!(Pin::new(&mut self.inner).poll_write(cx, &self.out[self.written..]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += written;
+        }
+        self.written = 0;
+        self.out.clear();
+        // Between two messages it costs nothing.
+        self.out.shrink_to(0);
+        Poll::Ready(Ok(()))
+    }
+
+    fn close(&mut self, code: Option<u16>) {
+        if !self.is_closing {
+            self.is_closing = true;
+            websocket::write_close(code, &mut self.out);
+        }
+    }
+
+    /// Says what is to be said about what was read.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let answered = match (self.reader.end(), self.is_closing) {
+            (Some(_), true) => false,
+            (Some(End::Closed(code)), false) => {
+                self.close(code);
+                true
+            }
+            (Some(End::Violated(violation)), false) => {
+                self.close(Some(violation.code()));
+                true
+            }
+            // Who does not read its answers gets one to its last question, when there is room.
+            (None, false) if self.out.is_empty() => self.reader.take_ping().is_some_and(|ping| {
+                websocket::write_pong(&ping, &mut self.out);
+                true
+            }),
+            (None, _) => false,
+        };
+        self.is_to_be_flushed |= answered;
+        if self.is_to_be_flushed {
+            match self
+                .poll_send(cx)?
+                .map(|()| Pin::new(&mut self.inner).poll_flush(cx))
+            {
+                Poll::Ready(Poll::Ready(flushed)) => {
+                    self.is_to_be_flushed = false;
+                    flushed?;
+                }
+                // The task is woken when there is room.
+                Poll::Ready(Poll::Pending) | Poll::Pending => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes bytes, as they come, into the free part of `buffer`; what there is of them for others stays there.
+    fn poll_take(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
+        let before = buffer.filled().len();
+        if self.early.is_empty() {
+            ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        } else {
+            let count = self.early.len().min(buffer.remaining());
+            buffer.put_slice(&self.early[..count]);
+            self.early = self.early.split_off(count);
+        }
+        let came = buffer.filled().len() > before;
+        let payload = self.reader.unwrap(&mut buffer.filled_mut()[before..]);
+        buffer.set_filled(before + payload);
+        Poll::Ready(Ok(came))
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Socket<S> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.left.is_empty() {
-            match ready!(Pin::new(&mut self.inner).poll_next(cx)) {
-                Some(Ok(Message::Binary(bytes))) => self.left = bytes,
-                // The library answers pings itself.
-                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),
-                // [MQTT-6.0.0-1].
-                Some(Ok(Message::Text(_))) => {
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a text frame")));
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        loop {
+            // Also what had no room before.
+            this.poll_answer(cx)?;
+            match this.reader.end() {
+                Some(End::Closed(_)) => return Poll::Ready(Ok(())),
+                Some(End::Violated(violation)) if !this.was_told => {
+                    this.was_told = true;
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, violation)));
                 }
-                Some(Err(Error::ConnectionClosed)) => return Poll::Ready(Ok(())),
-                Some(Err(error)) => return Poll::Ready(Err(failure(error))),
+                // A reader passes over what still comes.
+                Some(End::Violated(_)) | None => {}
+            }
+            let came = ready!(this.poll_take(cx, buffer))?;
+            if !came || buffer.filled().len() > before {
+                return Poll::Ready(Ok(()));
             }
         }
-        let count = self.left.len().min(buffer.remaining());
-        buffer.put_slice(&self.left.split_to(count));
-        Poll::Ready(Ok(()))
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(Pin::new(&mut self.inner).poll_ready(cx)).map_err(failure)?;
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_send(cx))?;
+        if this.is_closing {
+            // Section 5.5.1: nothing goes behind Close.
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let count = bytes.len().min(MOST);
-        let message = Message::Binary(Bytes::copy_from_slice(&bytes[..count]));
-        Pin::new(&mut self.inner).start_send(message).map_err(failure)?;
+        websocket::write_message(&bytes[..count], &mut this.out);
+        // What does not go now goes with the next, or when it is flushed.
+        if let Poll::Ready(sent) = this.poll_send(cx) {
+            sent?;
+        }
         Poll::Ready(Ok(count))
     }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx).map_err(failure)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_send(cx))?;
+        Pin::new(&mut this.inner).poll_flush(cx)
     }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_close(cx).map_err(failure)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.close(Some(NORMAL));
+        ready!(this.poll_send(cx))?;
+        Pin::new(&mut this.inner).poll_shutdown(cx)
     }
 }

@@ -7,17 +7,20 @@ use crate::queue::Queue;
 use crate::relay::{Relay, Stop};
 use crate::report::{Ends, Reporter};
 use crate::start::Place;
-use crate::stream::Stream;
+use crate::strangers::{Stranger, Strangers};
+use crate::stream::{Shaking, Stream};
 use crate::tls::Broker;
 use crate::websocket::Socket;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use timebound_model::Time;
 use timebound_protocol::intermediary::{self as protocol, Groups, Session, Verdict};
@@ -41,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) places: Vec<Place>,
     pub(crate) broker: Broker,
     pub(crate) limits: Limits,
+    pub(crate) strangers: Arc<Strangers>,
     pub(crate) hold_ms: u64,
     /// `None`: it takes part in no groups.
     pub(crate) peers: Option<peers::Handle>,
@@ -64,6 +68,7 @@ pub(crate) enum Order {
         client: SocketAddr,
         place: usize,
         number: u64,
+        stranger: Stranger,
     },
     Verdict {
         number: u64,
@@ -249,9 +254,16 @@ fn obey(worker: &Rc<Worker>, order: Order) {
             client,
             place,
             number,
+            stranger,
         } => {
             let worker = Rc::clone(worker);
-            tokio::task::spawn_local(serve(worker, socket, client, place, number));
+            let guest = Guest {
+                client,
+                place,
+                number,
+                stranger: Rc::new(stranger),
+            };
+            tokio::task::spawn_local(serve(worker, socket, guest));
         }
         Order::Verdict {
             number,
@@ -278,28 +290,39 @@ fn obey(worker: &Rc<Worker>, order: Order) {
     }
 }
 
-async fn serve(
-    worker: Rc<Worker>,
-    socket: std::net::TcpStream,
+/// A connection that has begun.
+struct Guest {
     client: SocketAddr,
     place: usize,
     number: u64,
-) {
+    stranger: Rc<Stranger>,
+}
+
+/// Waits for something; `None`: the connection is to go.
+async fn unless_crowded<T>(stranger: &Stranger, mut awaited: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
+    poll_fn(|cx| match stranger.is_to_go(cx) {
+        true => Poll::Ready(None),
+        false => awaited.as_mut().poll(cx).map(Some),
+    })
+    .await
+}
+
+async fn serve(worker: Rc<Worker>, socket: std::net::TcpStream, guest: Guest) {
     // It may have ended already: then there is nothing to serve.
-    if let Ok(relay) = Box::pin(greet(&worker, socket, client, place, number)).await {
+    if let Ok(relay) = Box::pin(greet(&worker, socket, guest)).await {
         Box::pin(relay_until_end(relay, &worker)).await;
     }
     worker.counters.connections.subtract(1);
 }
 
 /// Handshakes before MQTT, within the time for them.
-async fn greet(
-    worker: &Rc<Worker>,
-    socket: std::net::TcpStream,
-    client: SocketAddr,
-    place: usize,
-    number: u64,
-) -> io::Result<Relay> {
+async fn greet(worker: &Rc<Worker>, socket: std::net::TcpStream, guest: Guest) -> io::Result<Relay> {
+    let Guest {
+        client,
+        place,
+        number,
+        stranger,
+    } = guest;
     let limit = worker.now().after(timebound_model::Span(
         worker.shared.limits.handshake_ms * 1_000_000,
     ));
@@ -307,10 +330,14 @@ async fn greet(
     socket.set_nodelay(true)?;
     let manager = socket.local_addr()?;
     let time = Duration::from_millis(worker.shared.limits.handshake_ms);
-    let shaken = tokio::time::timeout(time, shake(worker, socket, place)).await;
+    let shaking = Box::pin(shake(worker, socket, place, &stranger));
+    let shaken = tokio::time::timeout(time, unless_crowded(&stranger, shaking)).await;
     let (stream, certificate) = match shaken {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => {
+        Ok(Some(Ok(found))) => found,
+        // It is to go, which has a figure of its own.
+        Ok(None) => return Err(io::ErrorKind::QuotaExceeded.into()),
+        Ok(Some(Err(error))) if error.kind() == io::ErrorKind::QuotaExceeded => return Err(error),
+        Ok(Some(Err(error))) => {
             worker.counters.handshake_failures.add(1);
             worker.tell_of_handshake(client, &error);
             return Err(error);
@@ -337,23 +364,31 @@ async fn greet(
         reporter,
         Rc::clone(worker),
         handle,
-        limit,
+        (limit, stranger),
     ))
 }
 
 /// TLS and WebSocket, as the listener has them; the common name of the client's certificate.
-async fn shake(worker: &Worker, socket: TcpStream, place: usize) -> io::Result<(Stream, Option<String>)> {
+async fn shake(
+    worker: &Worker,
+    socket: TcpStream,
+    place: usize,
+    stranger: &Rc<Stranger>,
+) -> io::Result<(Stream, Option<String>)> {
     let place = &worker.places[place];
+    let most = worker.shared.limits.websocket_bytes;
     let Some(acceptor) = &place.acceptor else {
         return Ok(match place.kind {
             Kind::Ws | Kind::Wss => {
-                let socket = Socket::accept(socket, &worker.shared.limits).await?;
+                let socket = Socket::accept(socket, most, stranger).await?;
+                stranger.asks(0)?;
                 (Stream::WebSocket(Box::new(socket)), None)
             }
             Kind::Tcp | Kind::Tls => (Stream::Tcp(socket), None),
         });
     };
-    let secured = acceptor.accept(socket).await?;
+    let mut secured = acceptor.accept(Shaking::new(socket, Rc::clone(stranger))).await?;
+    secured.get_mut().0.shaken();
     let certificate = secured.get_ref().1.peer_certificates();
     let name = certificate.and_then(|chain| crate::tls::common_name(chain.first()?));
     if place.certificate_as_user && name.is_none() {
@@ -362,7 +397,8 @@ async fn shake(worker: &Worker, socket: TcpStream, place: usize) -> io::Result<(
     }
     let stream = match place.kind {
         Kind::Wss | Kind::Ws => {
-            let socket = Socket::accept(secured, &worker.shared.limits).await?;
+            let socket = Socket::accept(secured, most, stranger).await?;
+            stranger.asks(0)?;
             Stream::SecureWebSocket(Box::new(socket))
         }
         Kind::Tls | Kind::Tcp => Stream::TlsFromClient(Box::new(secured)),
@@ -373,12 +409,19 @@ async fn shake(worker: &Worker, socket: TcpStream, place: usize) -> io::Result<(
 async fn relay_until_end(mut relay: Relay, worker: &Worker) {
     let mut stop = relay.run().await;
     if stop == Stop::Dial {
-        match Box::pin(dial(worker)).await {
-            Ok((broker, local, remote)) => {
+        let dialing = Box::pin(dial(worker));
+        let dialed = match relay.stranger() {
+            Some(stranger) => unless_crowded(&stranger, dialing).await,
+            None => Some(dialing.await),
+        };
+        match dialed {
+            Some(Ok((broker, local, remote))) => {
                 relay.reporter.dialed(local, remote);
                 relay.dialed(broker);
             }
-            Err(_) => relay.unreachable(),
+            Some(Err(_)) => relay.unreachable(),
+            // It says so itself.
+            None => {}
         }
         stop = relay.run().await;
     }

@@ -233,17 +233,162 @@ fn mqtt_over_websocket() {
     for protocol in [None, Some("chat")] {
         assert!(websocket(dial(&manager), protocol).is_err());
     }
-    let mut client = dial(&manager);
-    client.write_all(&connect("no web at all")).unwrap();
-    rest(&mut client);
-    // A message that is too long is not collected; a text is no packet.
-    for message in [Message::Binary(vec![0; 400_001].into()), Message::text("hello")] {
+    soon("all are gone", || manager.stats().connections == 0);
+    assert_eq!(manager.stats().handshake_failures, 2);
+}
+
+/// The answer to bytes at a port for WebSocket, to its end.
+fn answered<S: Read + Write>(mut stream: S, bytes: &[u8]) -> String {
+    stream.write_all(bytes).unwrap();
+    String::from_utf8_lossy(&rest(&mut stream)).into_owned()
+}
+
+#[test]
+fn who_speaks_plain_http_is_told_what_is_spoken_here() {
+    let (site, broker) = (Site::new("http"), Broker::new());
+    let manager = start(broker.port(), |config| {
+        let plain = json!({"address": "127.0.0.1", "port": 0, "kind": "ws"});
+        config["listeners"] = json!([plain, site.listener("wss")]);
+    });
+    let request = |first: &str, more: &str| format!("{first} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+    let upgrade =
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let long = format!("X: {}\r\n", "x".repeat(20_000));
+    let mut failures = 0;
+    for (asked, status, said) in [
+        (
+            request("GET /", ""),
+            "426 Upgrade Required",
+            "Upgrade: websocket\r\n",
+        ),
+        (
+            request("GET /mqtt", &format!("{upgrade}Sec-WebSocket-Version: 8\r\n")),
+            "426 Upgrade Required",
+            "Sec-WebSocket-Version: 13\r\n",
+        ),
+        (request("POST /", ""), "405 Method Not Allowed", "Allow: GET\r\n"),
+        (
+            request("GET /mqtt", &format!("{upgrade}Sec-WebSocket-Version: 13\r\n")),
+            "400 Bad Request",
+            "subprotocol",
+        ),
+        (
+            String::from_utf8(connect("no web at all")).unwrap(),
+            "400 Bad Request",
+            "MQTT over WebSocket",
+        ),
+        (
+            request("GET /", &long),
+            "431 Request Header Fields Too Large",
+            "16 KiB",
+        ),
+    ] {
+        let secured = ready(std::net::TcpStream::connect(manager.addresses()[1]).unwrap());
+        for answer in [
+            answered(dial(&manager), asked.as_bytes()),
+            answered(secure(&site, "localhost", None, secured), asked.as_bytes()),
+        ] {
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
+            assert!(answer.contains(said), "{answer}");
+            failures += 1;
+        }
+        // Five of each thread in a second are told.
+        if failures <= 6 {
+            for _ in 0..2 {
+                let (told, code) = (event(&manager, "handshake"), &status[..3]);
+                let reason = told["reason"].as_str().unwrap();
+                assert!(reason.contains(&format!("(answered {code})")), "{told}");
+            }
+        }
+    }
+    soon("all are counted", || {
+        manager.stats().handshake_failures == failures
+    });
+}
+
+#[test]
+fn what_breaks_websocket_is_closed_with_its_status_code() {
+    let broker = Broker::new();
+    let manager = start(broker.port(), |config| {
+        config["listeners"][0]["kind"] = json!("ws");
+        config["limits"] = json!({"websocket_bytes": 400_000});
+    });
+    let masked =
+        |first: u8, payload: &[u8]| [&[first, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat();
+    for (frames, code, said) in [
+        (vec![0x82, 1, b'x'], 1002u16, "a frame without a mask"),
+        (masked(0xc2, b"x"), 1002, "a frame with reserved bits"),
+        (masked(0x81, b"hello"), 1003, "a text message"),
+        (
+            vec![0x82, 0xff, 0, 0, 0, 0, 0, 6, 0x1a, 0x81, 0, 0, 0, 0],
+            1009,
+            "a message that is too large",
+        ),
+    ] {
+        for is_connected in [true, false] {
+            let mut socket = websocket(dial(&manager), Some("mqttv3.1, mqtt")).unwrap();
+            let mut end;
+            if is_connected {
+                socket.send(Message::Binary(connect("web").into())).unwrap();
+                end = broker.accept();
+                expect(&mut end, &connect("web"));
+                end.write_all(CONNACK).unwrap();
+                assert_eq!(collect(&mut socket, CONNACK.len()), CONNACK);
+            }
+            let stream = socket.get_mut();
+            stream.write_all(&frames).unwrap();
+            // What nobody reads must not take the answer back.
+            drop(stream.write_all(&[0; 100_000]));
+            assert_eq!(
+                rest(stream),
+                [&[0x88, 2][..], &code.to_be_bytes()].concat(),
+                "{said}"
+            );
+            let told = event(&manager, "offence");
+            assert_eq!(
+                told["reason"],
+                json!(format!("WebSocket: {said} (closed with {code})"))
+            );
+            assert_eq!(told["client_id"], json!(if is_connected { "web" } else { "" }));
+        }
+    }
+    let violations = manager.stats().websocket_violations;
+    assert_eq!(
+        (violations.protocol, violations.text, violations.too_large),
+        (4, 2, 2)
+    );
+    soon("all are gone", || manager.stats().connections == 0);
+}
+
+#[test]
+fn a_websocket_ends_as_the_standard_says() {
+    let broker = Broker::new();
+    let manager = start(broker.port(), |config| {
+        config["listeners"][0]["kind"] = json!("ws")
+    });
+    for by_client in [true, false] {
         let mut socket = websocket(dial(&manager), Some("mqtt")).unwrap();
-        let _ = socket.send(message);
-        while socket.read().is_ok() {}
+        socket.send(Message::Binary(connect("web").into())).unwrap();
+        let mut end = broker.accept();
+        expect(&mut end, &connect("web"));
+        if by_client {
+            let close = tungstenite::protocol::CloseFrame {
+                code: 1001.into(),
+                reason: "".into(),
+            };
+            socket.close(Some(close)).unwrap();
+        } else {
+            drop(end);
+        }
+        let code = loop {
+            if let Message::Close(close) = socket.read().unwrap() {
+                break u16::from(close.unwrap().code);
+            }
+        };
+        assert_eq!(code, if by_client { 1001 } else { 1000 });
+        assert!(matches!(socket.read(), Err(tungstenite::Error::ConnectionClosed)));
     }
     soon("all are gone", || manager.stats().connections == 0);
-    assert_eq!(manager.stats().handshake_failures, 3);
 }
 
 #[test]

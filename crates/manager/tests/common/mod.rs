@@ -13,7 +13,7 @@ pub(crate) use skips::{find, need};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use timebound_manager::Manager;
 
@@ -185,4 +185,20 @@ pub(crate) fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
 
 pub(crate) fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+/// All five fields of a CONNECT with 65,535 bytes (3.1): 327,697 bytes.
+pub(crate) fn longest_connect() -> Vec<u8> {
+    let field = text(&"x".repeat(65_535));
+    let fields = [&field[..], &field, &field, &field, &field].concat();
+    packet(0x10, &[&text("MQTT"), &[4, 0b1100_0110, 0, 60], &fields])
+}
+
+/// A connection from this address of the loopback.
+pub(crate) fn dial_from(manager: &Manager, last: u8) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let from = SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0));
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&manager.addresses()[0].into()).unwrap();
+    ready(socket.into())
 }

@@ -140,6 +140,8 @@ def _core(said: shape.ManagerShape, context: Context) -> dict[str, Any]:
         "threads": said.threads,
         "limits": {
             "connections": limits.connections,
+            "strangers_bytes": limits.strangers,
+            "strangers_per_address": limits.strangers_per_address,
             "header_bytes": limits.header,
             "packet_bytes": limits.packet,
             "websocket_bytes": limits.websocket,

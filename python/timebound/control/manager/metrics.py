@@ -38,6 +38,12 @@ _LABELLED: tuple[tuple[str, str, str, str], ...] = (
         "Packets answered with Quota exceeded, or dropped, because a strict request was refused",
     ),
     ("offences", "offences", "reason", "Clients that were disconnected"),
+    (
+        "websocket_violations",
+        "websocket_violations",
+        "reason",
+        "WebSockets that were closed for what the client did: protocol is status code 1002, text 1003, too_large 1009",
+    ),
 )
 _PEERS: tuple[tuple[str, str], ...] = (
     ("sent", "Messages sent to groups of other networks"),
@@ -54,6 +60,14 @@ _PEERS: tuple[tuple[str, str], ...] = (
     ("foreign", "Datagrams and connections of strangers"),
 )
 """Counters in `Stats.peers` of the contract, with their help."""
+_STRANGERS: tuple[tuple[str, str], ...] = (
+    ("refused", "Connections closed at once: more than limits.strangers-per-address"),
+    (
+        "crowded_out",
+        "Connections closed because all that are not accepted held more than limits.strangers, and they the most",
+    ),
+)
+"""Counters in `Stats.strangers`, with their help."""
 _GAUGES: tuple[tuple[str, str, str], ...] = (
     ("connections", "connections_now", "Connections of clients"),
     ("requests_now", "requests_now", "Requests that are there"),
@@ -93,6 +107,13 @@ class Figures(Collector):
                 family.add_metric([value], number)
             yield family
         yield from _holds(stats["holds"])
+        strangers = stats["strangers"]
+        for key, text in _STRANGERS:
+            yield CounterMetricFamily(f"{PREFIX}_strangers_{key}", text, value=strangers[key])
+        yield GaugeMetricFamily(
+            f"{PREFIX}_strangers_now", "Connections that the broker has not accepted yet", value=strangers["now"]
+        )
+        yield GaugeMetricFamily(f"{PREFIX}_strangers_bytes", "Bytes that they hold", value=strangers["bytes"])
         peers = stats["peers"]
         for key, text in _PEERS:
             yield CounterMetricFamily(f"{PREFIX}_peers_{key}", text, value=peers[key])

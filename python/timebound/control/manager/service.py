@@ -21,6 +21,7 @@ from timebound.control.manager.configuration import Configuration
 from timebound.control.manager.host import OTHER_FILES, connections_that_fit, reached_at
 from timebound.control.manager.metrics import Figures, registry
 from timebound.control.manager.reach import Reach
+from timebound.control.quiet import Quiet
 from timebound.control.srt.rows import GroupRow, ManagerRow, VerdictRow
 from timebound.control.srt.rules import Pulse
 from timebound.control.srt.store import Change, Delete, NotYoursError, Put, Store
@@ -40,6 +41,7 @@ EVERYTHING = ("#",)
 MOST_FILTERS = 256
 HUNG_S = 10.0
 """The service is not well when nothing has been looked at for so long."""
+CROWDED = "connections were closed that the broker had not accepted yet: too many of one address, or too much memory"
 FEWEST_CONNECTIONS = 16
 """With room for fewer, and more wanted, it is not ready."""
 
@@ -102,6 +104,11 @@ class Service:
         self._poller = threading.Thread(target=self._poll, name="manager-poll", daemon=True)
         # Questions come from the moment at which it is made: it needs all that stands above.
         self._web = Web(*said.http, registry(self.figures), self._healthy, self._ready)
+        self._crowded = Quiet(log, CROWDED)
+        self._seen: Counter[str] = Counter()
+        """Strangers that were refused or crowded out, by which of the two, as the intermediary said last."""
+        self._crowd: Counter[str] = Counter()
+        """Of these, those that were not told yet."""
         self._announcer = Announcer(said.announce, said.name, said.core["broker"]) if said.announce else None
 
     @property
@@ -336,11 +343,24 @@ class Service:
         self._states = Counter(request.state.value for request in self._desk.requests.values())
         self.figures.state(store=self._store.connected, control=not self._desk.without_control)
         self._look_for_groups()
+        self._look_at_strangers()
         self._act(self._desk.summed_up(beat_ns))
         tell_systemd("WATCHDOG=1")
         if self._reopen:
             self._reopen = False
             self._audit.reopen()
+
+    def _look_at_strangers(self) -> None:
+        """Who was kept out is told at most once a minute, however many there were."""
+        strangers = json.loads(self._core.stats())["strangers"]
+        now = Counter({key: int(strangers[key]) for key in ("refused", "crowded_out")})
+        before, self._seen = self._seen, now
+        self._crowd += now - before
+        last = strangers["last"] or ""
+        if self._crowded.count(time.monotonic(), last, (now - before).total()):
+            told, self._crowd = self._crowd, Counter()
+            figures = {key: told[key] for key in now}
+            self._audit.write([{"event": "strangers", "at_ns": time.time_ns(), **figures, "last": last}])
 
     def _healthy(self) -> tuple[bool, dict[str, Any]]:
         well = time.monotonic() - self._looked < HUNG_S and (self._poller.is_alive() or not self._poller.ident)

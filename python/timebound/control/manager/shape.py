@@ -95,12 +95,30 @@ class Store(Shape):
 
 
 class Limits(Shape):
-    """What one client may cost the manager, before any rule is asked."""
+    """What clients may cost the manager, before any rule is asked."""
 
     connections: int = Field(default=20_000, ge=1, le=1_000_000, description="at a time", examples=[1000])
-    header: Packet = Field(default=256 * 1024, description="of a packet without payload", examples=["64 KiB"])
+    strangers: Annotated[int, Quantity(units.SIZE, least=2**20)] = Field(
+        default=64 * 2**20,
+        description="held for connections that the broker has not accepted yet, all together; beyond, the one that holds the most is closed",
+        examples=["16 MiB"],
+    )
+    strangers_per_address: int = Field(
+        default=1_000,
+        ge=1,
+        le=1_000_000,
+        description="such connections at a time from one address (of IPv6: one network of 64 bits); more are closed at once",
+        examples=[100],
+    )
+    header: Packet = Field(
+        default=256 * 1024,
+        description="of a packet without payload; of a CONNECT, of its properties: it may have all fields of the standard (327,697 B) besides",
+        examples=["64 KiB"],
+    )
     packet: Packet = Field(default=268_435_460, description="of a whole packet", examples=["1 MiB"])
-    websocket: Packet = Field(default=4 * 2**20, description="of a WebSocket message", examples=["1 MiB"])
+    websocket: Packet = Field(
+        default=4 * 2**20, description="of a WebSocket message; it is passed on as it comes", examples=["1 MiB"]
+    )
     requests: int = Field(default=256, ge=1, le=65_536, description="of a connection at a time", examples=[32])
     requests_per_second: int = Field(
         default=100, ge=1, le=100_000, description="new or changed requests of a connection", examples=[10]
