@@ -108,8 +108,9 @@ def test_a_run_that_was_killed_while_it_measured_says_that_records_are_all_there
 
 
 def test_a_first_interrupt_lets_results_be_finished_and_a_second_one_says_what_is_left(tmp_path: Path) -> None:
-    with joining.kept(tmp_path, SILENT):
+    with joining.kept(tmp_path, SILENT) as interrupts:
         signal.raise_signal(signal.SIGINT)
+    assert interrupts.count == 1
     for name in ("live.json", "scenario.yaml", "endpoints.bin"):
         (tmp_path / name).touch()
     with (

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,16 +66,23 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+@dataclass(slots=True)
+class Interrupts:
+    """How many came while results were written."""
+
+    count: int = 0
+
+
 @contextmanager
-def kept(folder: Path, progress: Progress) -> Iterator[None]:
-    """The way from records to results. What breaks it off says what is left in the folder.
+def kept(folder: Path, progress: Progress) -> Iterator[Interrupts]:
+    """The way from records to results. What breaks it off says what is left in the folder; whoever goes on to something else asks whether somebody interrupted.
 
     Raises:
         FolderError: it was interrupted twice (exit code 130), or something could not be written (3).
     """
     try:
-        with _holding_back(progress):
-            yield
+        with _holding_back(progress) as came:
+            yield came
     except KeyboardInterrupt:
         raise FolderError(f"interrupted: {_words(folder)}", _hint(folder), EXIT_INTERRUPTED) from None
     except OSError as error:
@@ -101,22 +109,21 @@ def _hint(folder: Path) -> str:
 
 
 @contextmanager
-def _holding_back(progress: Progress) -> Iterator[None]:
+def _holding_back(progress: Progress) -> Iterator[Interrupts]:
     """The first interrupt is answered in words, a second one is raised."""
+    came = Interrupts()
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        yield
+        yield came
         return
-    came = 0
 
     def interrupted(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        came += 1
-        if came > 1:
+        came.count += 1
+        if came.count > 1:
             raise KeyboardInterrupt
         progress.note(ONCE)
 
     before = signal.signal(signal.SIGINT, interrupted)
     try:
-        yield
+        yield came
     finally:
         signal.signal(signal.SIGINT, before)

@@ -140,9 +140,11 @@ def run(
     if "emulate" in parts and not interrupted:
         pair = None if machine is None else _meet(results, machine, progress)
         emulation = _emulate(results, folder, progress, rootless=rootless, take_interfaces=take_interfaces, pair=pair)
-    with joining.kept(folder, progress):
+    with joining.kept(folder, progress) as interrupts:
         manifest = folders.manifest(scenario.file, scenario.run.seed, claim, started)
-        return _write_down(results, folder, progress, manifest, emulation, report=report)
+        done = _write_down(results, folder, progress, manifest, emulation, report=report)
+    done.exit_code = EXIT_INTERRUPTED if interrupts.count else done.exit_code
+    return done
 
 
 def rejoin(folder: Path, progress: Progress = SILENT) -> Done:
@@ -170,10 +172,12 @@ def rejoin(folder: Path, progress: Progress = SILENT) -> Done:
         results.is_emulated = True
         live = joining.read_live(folder)
         emulation = Emulation(status=EXIT_OK, failure=live.get("failure"))
-        with joining.kept(folder, progress):
+        with joining.kept(folder, progress) as interrupts:
             started = datetime.fromtimestamp((live.get("epoch_unix_ns") or 0) / 1e9, UTC)
             manifest = {**folders.manifest(run.get("source"), scenario.run.seed, claim, started), "joined_later": True}
-            return _write_down(results, folder, progress, manifest, emulation, report=True)
+            done = _write_down(results, folder, progress, manifest, emulation, report=True)
+        done.exit_code = EXIT_INTERRUPTED if interrupts.count else done.exit_code
+        return done
 
 
 def _write_down(
