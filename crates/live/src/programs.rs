@@ -469,8 +469,8 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(why)?)
             .stderr(log);
-        nodes.admit(node, &mut command, &work).map_err(why)?;
         if plan.name == switches::DAEMONS[1] {
+            // Before it becomes one of the node, which may not do that.
             // One thread of it moves all frames. Beside other load an ordinary thread would be milliseconds late, and so would they be.
             let raise = || {
                 sched::enter_fifo(switches::PRIORITY);
@@ -479,6 +479,7 @@ impl Program {
             // SAFETY: a system call alone, between fork and exec.
             unsafe { command.pre_exec(raise) };
         }
+        nodes.admit(node, &mut command, &work).map_err(why)?;
         self.oom_kills_before = self.oom_kills(nodes);
         if let Some(launch) = &launched {
             let (monitor, tap) = (launch.monitor.as_raw_fd(), launch.tap);

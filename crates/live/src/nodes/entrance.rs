@@ -1,8 +1,9 @@
-//! How a process becomes one of a node: its limits, its network, its host name and its files.
+//! How a process becomes one of a node: its limits, its network, its host name, its files, and its rights.
 //!
 //! Everything that starts something in a node (programs of the plan, commands of a user, endpoints of the node) goes
 //! through [`Nodes::admit`] or, where it forks by itself, through [`Entrance::enter`].
 
+use super::rights;
 use super::room::{Furniture, Room, terminated};
 use super::{Node, Nodes};
 use crate::cgroups::Counts;
@@ -44,9 +45,13 @@ impl Entrance {
                 check(libc::setns(room.mount.as_raw_fd(), libc::CLONE_NEWNS))?;
             }
         }
-        match &self.folder {
+        if let Some(folder) = &self.folder {
             // SAFETY: a terminated string.
-            Some(folder) => check(unsafe { libc::chdir(folder.as_ptr()) }).map(drop),
+            check(unsafe { libc::chdir(folder.as_ptr()) })?;
+        }
+        // Endpoints of ours have no room, and keep what their clocks and sockets need.
+        match &self.room {
+            Some(_) => rights::confine(),
             None => Ok(()),
         }
     }

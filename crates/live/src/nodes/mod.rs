@@ -2,6 +2,7 @@
 
 mod back_pressure;
 mod entrance;
+mod rights;
 mod room;
 mod tcp;
 mod yard;
