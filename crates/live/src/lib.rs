@@ -60,6 +60,8 @@ pub fn main(plan_path: &Path) -> i32 {
             prepared.listener = Some(listener);
             entry
         });
+        // With our own by now.
+        prepared.sockets = nodes::host_sockets();
         let result = sandbox::run(rootless, |sandbox| run::inside(prepared, sandbox, keeper.as_mut()));
         let restored = keeper.is_none_or(hardware::Keeper::release);
         if let Some(entry) = entry {
@@ -139,5 +141,6 @@ fn prepare(path: &Path) -> Result<run::Prepared, Failure> {
         outside,
         programs,
         groups: None,
+        sockets: Vec::new(),
     })
 }

@@ -85,6 +85,12 @@ pub struct Plan {
     /// Enter a user namespace even as root (to try what a user without rights gets).
     #[serde(default)]
     pub force_rootless: bool,
+    /// Folders and files of the host that nodes see, read-only, although their own `/tmp` or `/run` would hide them.
+    #[serde(default)]
+    pub shown: Vec<PathBuf>,
+    /// Folders of the host, beside the run's, in which programs of nodes may write.
+    #[serde(default)]
+    pub writable: Vec<PathBuf>,
     /// How later commands find this run; null: nobody can find or command it.
     #[serde(default)]
     pub control: Option<ControlPlan>,

@@ -55,9 +55,10 @@ pub(crate) fn is_ours() -> bool {
 /// A process with its network namespace (device and inode; namespaces(7): two are the same if both are equal).
 pub(crate) type Located = (Process, Option<(u64, u64)>);
 
-/// All living processes with their network namespaces.
-pub(crate) fn located() -> Vec<Located> {
-    let alive = all().into_iter().filter(|process| process.state != b'Z');
+/// All living processes but `ours`, with their network namespaces.
+pub(crate) fn located(ours: &BTreeSet<i32>) -> Vec<Located> {
+    let alive = but(|pid| ours.contains(&pid)).into_iter();
+    let alive = alive.filter(|process| process.state != b'Z');
     alive
         .map(|process| {
             let meta = std::fs::metadata(format!("/proc/{}/ns/net", process.pid));

@@ -164,6 +164,20 @@ impl Programs {
         })
     }
 
+    /// Files that the commands name, beside `shown`: what a program runs, and what it is told to read. Files alone: in a folder that a
+    /// scenario names there may be more than what is in a file.
+    pub(crate) fn named_files(&self, shown: &[PathBuf]) -> Vec<PathBuf> {
+        let mut found: BTreeSet<PathBuf> = shown.iter().cloned().collect();
+        for program in &self.list {
+            let home = program.plan.folder.as_ref().unwrap_or(&self.folder);
+            let words = program.plan.argv.iter().skip(1).map(|word| home.join(word));
+            let images = program.machine.iter().flat_map(Machine::files);
+            let all = words.chain([program.executable.clone()]).chain(images);
+            found.extend(all.filter(|path| path.is_file()));
+        }
+        found.into_iter().collect()
+    }
+
     /// Starts the programs that are due: at set-up (`time` null), or up to a run time. `ready`: servers are, so that their clients may come.
     pub(crate) fn start_due(&mut self, nodes: &Nodes, time: Option<u64>, ready: bool) -> Result<(), Failure> {
         let folder = self.folder.clone();
@@ -455,7 +469,10 @@ impl Program {
             });
         }
         let work = plan.folder.clone().unwrap_or_else(|| folder.to_owned());
-        std::fs::create_dir_all(&work).map_err(why)?;
+        // Anywhere else it would be a scenario that makes folders of the host.
+        if work.starts_with(folder) {
+            std::fs::create_dir_all(&work).map_err(why)?;
+        }
         let prefix = nodes.prefix;
         let launched = self.machine.as_mut().map(|machine| machine.launch(node, prefix));
         let launched = launched.transpose().map_err(why)?;
@@ -479,14 +496,15 @@ impl Program {
             // SAFETY: a system call alone, between fork and exec.
             unsafe { command.pre_exec(raise) };
         }
-        nodes.admit(node, &mut command, &work).map_err(why)?;
         self.oom_kills_before = self.oom_kills(nodes);
         if let Some(launch) = &launched {
             let (monitor, tap) = (launch.monitor.as_raw_fd(), launch.tap);
             // SAFETY: system calls alone, between fork and exec.
             unsafe { command.pre_exec(move || hardware::keep(&monitor).and_then(|()| hardware::keep(&tap))) };
         }
-        let child = command.spawn().map_err(why)?;
+        let child = nodes
+            .run(node, &mut command, &work, Command::spawn)
+            .map_err(why)?;
         // Waited for by `reap`, as PID 1 waits for everybody.
         self.report.pid = Some(child.id() as i32);
         self.sessions.push(child.id() as i32);

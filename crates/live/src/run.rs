@@ -6,7 +6,7 @@ use crate::choice::{self, Choice};
 use crate::control::{Desk, Surroundings};
 use crate::failure::{EXIT_DISTURBED, EXIT_HOST, EXIT_OK, Failure};
 use crate::hardware::{Keeper, tunnel};
-use crate::kernel::clock;
+use crate::kernel::{clock, mounts};
 use crate::messages::{self, Message};
 use crate::nodes::{self, Nodes};
 use crate::plan::Plan;
@@ -23,6 +23,7 @@ use crate::traffic::{State, Traffic};
 use crate::{conditions, preflight};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use timebound_fabric::Fabric;
@@ -59,6 +60,8 @@ pub(crate) struct Prepared {
     pub(crate) groups: Option<Arc<Cgroups>>,
     /// Where the run takes orders.
     pub(crate) listener: Option<UnixListener>,
+    /// Where programs of the host listen.
+    pub(crate) sockets: Vec<PathBuf>,
 }
 
 /// Runs in the sandbox; returns its exit code.
@@ -117,6 +120,8 @@ impl Run {
     fn open(mut prepared: Prepared, sandbox: &Sandbox, keeper: Option<&mut Keeper>) -> Result<Self, Failure> {
         let begun = clock::monotonic();
         let signals = signals::block();
+        // Programs of nodes write there, too, and could have what we open be a file of the host.
+        let links = mounts::follow_no_links(&prepared.plan.folder);
         let choice = choice::decide(&prepared.plan)?;
         let mut nodes = nodes::bring_up(
             &prepared.plan,
@@ -125,6 +130,11 @@ impl Run {
             keeper,
             choice.back_end,
             prepared.switches.as_ref().map(|(switches, _)| switches),
+            nodes::Shown {
+                paths: prepared.programs.named_files(&prepared.plan.shown),
+                writable: prepared.plan.writable.clone(),
+                sockets: std::mem::take(&mut prepared.sockets),
+            },
         )?;
         if let (Some(cut), Some(outside)) = (&prepared.plan.cut, &prepared.outside) {
             let index = tunnel::open(&prepared.plan, cut, outside.as_fd(), nodes.fabric.as_fd())?;
@@ -146,6 +156,9 @@ impl Run {
                 .map_err(|error| Failure::host("cannot write nodes.csv", error))?,
         };
         let mut warnings = sandbox.warnings.clone();
+        warnings.extend(links.err().map(|error| {
+            format!("programs of nodes could lead what is written into the run folder elsewhere by symbolic links ({error}): needs Linux 5.14")
+        }));
         warnings.extend(nodes.warnings.iter().cloned());
         warnings.iter().for_each(|warning| messages::warn(warning));
         let mut carriers = switches.map_or_else(Vec::new, |switches| {

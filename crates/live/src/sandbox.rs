@@ -5,7 +5,7 @@
 //! dies, PID 1 dies; and if PID 1 dies, the kernel kills all other processes of the sandbox.
 
 use crate::failure::Failure;
-use crate::kernel::check;
+use crate::kernel::{check, mounts};
 use crate::signals;
 use std::io;
 use std::time::Duration;
@@ -115,15 +115,9 @@ pub(crate) fn unshare(rootless: bool) -> Result<(), Failure> {
 
 fn mount_proc() -> io::Result<()> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: all strings are terminated and live for the calls.
+    mounts::make_private()?;
+    // SAFETY: all strings are terminated and live for the call.
     unsafe {
-        check(libc::mount(
-            std::ptr::null(),
-            c"/".as_ptr(),
-            std::ptr::null(),
-            libc::MS_REC | libc::MS_PRIVATE,
-            std::ptr::null(),
-        ))?;
         check(libc::mount(
             c"proc".as_ptr(),
             c"/proc".as_ptr(),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from timebound.engine import registry, tcp
+from timebound.engine import opened, registry, tcp
 from timebound.engine.control import ControlError
 from timebound.engine.nodes import host_plan
 from timebound.engine.pair import Pair, PairError
@@ -124,6 +124,8 @@ def emulation_plan(
         "switches": switches.switches_plan(scenario),
         "cut": None if pair is None else pair.cut_plan(),
         "force_rootless": rootless,
+        "shown": opened.shown(base),
+        "writable": opened.writable(),
         "control": _listing(scenario),
         "lifecycle": [{"at_ns": e.at_ns, "node": e.node, "order": e.order} for e in scenario.node_events],
         "log_limit_bytes": run.log_limit_bytes,

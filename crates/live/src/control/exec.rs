@@ -57,7 +57,9 @@ impl Commands {
         {
             return Err(format!("a command with id {id} is running already"));
         }
-        let folder = exec.folder.as_deref().unwrap_or(home);
+        // Of the caller, who may be where a node has a folder of its own.
+        let folder = exec.folder.as_deref().filter(|folder| nodes.sees(folder));
+        let folder = folder.unwrap_or(home);
         if !folder.is_dir() {
             return Err(format!("no folder {}", folder.display()));
         }
@@ -67,14 +69,16 @@ impl Commands {
             .env("TIMEBOUND_NODE", &node.name)
             .envs(&exec.env);
         stdio(&mut command, descriptors).map_err(|error| error.to_string())?;
-        nodes
-            .admit(node, &mut command, folder)
-            .map_err(|error| format!("cannot enter node {:?}: {error}", node.name))?;
-        if exec.terminal {
-            // SAFETY: after `admit` has made it the leader of a session, one system call between fork and exec.
-            unsafe { command.pre_exec(|| check(libc::ioctl(0, libc::TIOCSCTTY, 0)).map(drop)) };
-        }
-        let child = command.spawn().map_err(|error| match error.kind() {
+        let terminal = exec.terminal;
+        let start = move |command: &mut Command| {
+            if terminal {
+                // SAFETY: it leads a session by then; one system call between fork and exec.
+                unsafe { command.pre_exec(|| check(libc::ioctl(0, libc::TIOCSCTTY, 0)).map(drop)) };
+            }
+            command.spawn()
+        };
+        let started = nodes.run(node, &mut command, folder, start);
+        let child = started.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => format!("no program {:?} in node {:?}", exec.argv[0], node.name),
             _ => format!("cannot run {:?} in node {:?}: {error}", exec.argv[0], node.name),
         })?;

@@ -83,6 +83,12 @@ impl Machine {
         }
     }
 
+    /// What it boots from.
+    pub(crate) fn files(&self) -> impl Iterator<Item = std::path::PathBuf> {
+        let files = [&self.plan.image, &self.plan.kernel, &self.plan.initrd];
+        files.into_iter().flatten().cloned()
+    }
+
     /// Longest time until it is ready.
     pub(crate) fn boot_ns(&self) -> u64 {
         self.plan.boot_ns

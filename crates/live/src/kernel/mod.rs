@@ -4,6 +4,7 @@ pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod htb;
 pub(crate) mod links;
+pub(crate) mod mounts;
 pub(crate) mod netlink;
 pub(crate) mod ring;
 pub(crate) mod sched;

@@ -215,7 +215,7 @@ impl Keeper {
             return Vec::new();
         }
         self.next_look = now + LOOK;
-        let processes = processes::located();
+        let processes = processes::located(&world.nodes.first_processes());
         let mut answers = Vec::new();
         for node in 0..self.lives.len() {
             if busy(&self.lives[node]) {
@@ -430,7 +430,7 @@ impl Keeper {
         if !self.lives.iter().any(paused) {
             return;
         }
-        let processes = processes::located();
+        let processes = processes::located(&nodes.first_processes());
         for (life, node) in self
             .lives
             .iter()

@@ -1,7 +1,7 @@
 //! How a process becomes one of a node: its limits, its network, its host name, its files, and its rights.
 //!
 //! Everything that starts something in a node (programs of the plan, commands of a user, endpoints of the node) goes
-//! through [`Nodes::admit`] or, where it forks by itself, through [`Entrance::enter`].
+//! through [`Nodes::run`] or, where it forks by itself, through [`Entrance::enter`].
 
 use super::rights;
 use super::room::{Furniture, Room, terminated};
@@ -63,6 +63,12 @@ impl Nodes {
     /// # Errors
     /// What the kernel refuses, or a file of the node that cannot be put where it is wanted.
     pub(crate) fn entrance(&self, node: &Node, folder: &Path) -> io::Result<Entrance> {
+        if !self.sees(folder) {
+            return Err(io::Error::other(format!(
+                "nodes have a /tmp, /var/tmp and /run of their own and do not see {}: move it, or open it by TIMEBOUND_WRITABLE",
+                folder.display()
+            )));
+        }
         let mut room = node.room.lock().unwrap_or_else(PoisonError::into_inner);
         if room.is_none() {
             let furniture = Furniture {
@@ -71,6 +77,8 @@ impl Nodes {
                 hosts: &self.hosts_file,
                 files: &node.files,
                 folder: &self.folder,
+                shown: &self.shown,
+                machine: node.tap.is_some(),
             };
             *room = Some(Arc::new(Room::furnish(&furniture)?));
         }
@@ -80,6 +88,11 @@ impl Nodes {
             room: room.clone(),
             folder: Some(terminated(folder)?),
         })
+    }
+
+    /// Is this folder of the host there for a node?
+    pub(crate) fn sees(&self, folder: &Path) -> bool {
+        !self.shown.hides(folder, &self.folder)
     }
 
     /// The entrance for endpoints of ours, which need the node's network and limits and nothing of its files.
@@ -110,14 +123,21 @@ impl Nodes {
         self.groups.as_ref()?.counts(node)
     }
 
-    /// Lets `command` run in a node: with the node's environment (what the command sets itself wins), in a session of its own,
-    /// without blocked signals, within limits, network, host name and files of the node. Its executable is looked up in
-    /// the node's files.
+    /// Starts `command` in a node by `start` (its `spawn`, `output`, ..): with the node's environment (what the command sets itself
+    /// wins), in a session of its own, without blocked signals, within limits, network, host name, files, processes and rights of
+    /// the node. Its executable is looked up in the node's files.
     ///
     /// # Errors
-    /// As [`Nodes::entrance`].
-    pub(crate) fn admit(&self, node: &Node, command: &mut Command, folder: &Path) -> io::Result<()> {
+    /// As [`Nodes::entrance`], and what `start` returns.
+    pub(crate) fn run<T: Send>(
+        &self,
+        node: &Node,
+        command: &mut Command,
+        folder: &Path,
+        start: impl FnOnce(&mut Command) -> io::Result<T> + Send,
+    ) -> io::Result<T> {
         let entrance = self.entrance(node, folder)?;
+        let room = entrance.room.clone();
         let own: Vec<_> = command.get_envs().map(|(key, _)| key.to_owned()).collect();
         let env = [("HOSTNAME", node.hostname.as_str())]
             .into_iter()
@@ -134,6 +154,9 @@ impl Nodes {
                 entrance.enter()
             })
         };
-        Ok(())
+        match room {
+            Some(room) => room.launch(|| start(command)),
+            None => start(command),
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! Hosts as network namespaces: one veth pair each, the far end `eth0` in the node, the near end `f<N>` in the fabric's namespace.
 
 mod back_pressure;
+mod cell;
 mod entrance;
 mod rights;
 mod room;
 mod tcp;
+mod view;
 mod yard;
 
 #[allow(
@@ -12,6 +14,7 @@ mod yard;
     reason = "what `Nodes::entrance` returns has a name for those who keep it"
 )]
 pub(crate) use entrance::Entrance;
+pub(crate) use view::{Shown, host_sockets};
 pub(crate) use yard::{LABELS, plug};
 
 use crate::cgroups::Cgroups;
@@ -27,7 +30,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Component, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use timebound_model::{Network, NodeId, NodeKind};
 
 /// linux/sockios.h: the network namespace of a socket. Unlike `/proc/thread-self/ns/net` it needs no `/proc`.
@@ -130,6 +133,8 @@ pub(crate) struct Nodes {
     hosts_file: PathBuf,
     /// Folder of the run.
     folder: PathBuf,
+    /// What nodes see of the host beside the rule.
+    shown: Shown,
     /// Limits of the nodes that have any.
     pub(crate) groups: Option<Arc<Cgroups>>,
     /// Length of the prefix of the subnet.
@@ -162,6 +167,14 @@ impl Nodes {
             Some(index) => Some(&self.list[*index]),
             None => self.yard.as_ref().filter(|yard| yard.name == name),
         }
+    }
+
+    /// The first processes of all nodes that have any: they belong to us, and end with the run.
+    pub(crate) fn first_processes(&self) -> BTreeSet<i32> {
+        let rooms = self.list.iter().map(|node| node.room.lock());
+        rooms
+            .filter_map(|room| Some(room.unwrap_or_else(PoisonError::into_inner).as_ref()?.first))
+            .collect()
     }
 }
 
@@ -201,6 +214,7 @@ pub(crate) fn bring_up(
     keeper: Option<&mut Keeper>,
     back_end: BackEnd,
     switches: Option<&Switches>,
+    shown: Shown,
 ) -> Result<Nodes, Failure> {
     let identities = check_hosts(plan, network)?;
     let mut warnings = BTreeSet::new();
@@ -269,6 +283,7 @@ pub(crate) fn bring_up(
         by_name,
         hosts_file,
         folder: plan.folder.clone(),
+        shown,
         groups,
         fabric,
         tunnel: None,

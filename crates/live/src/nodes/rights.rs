@@ -50,7 +50,13 @@ pub(super) fn confine() -> io::Result<()> {
     };
     let mut sets = [Sets::default(); 2];
     // SAFETY: header and both sets are live and of the form of version 3.
-    unsafe { system(libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()))? };
+    unsafe {
+        system(libc::syscall(
+            libc::SYS_capget,
+            &raw mut header,
+            sets.as_mut_ptr(),
+        ))?
+    };
     for (word, set) in sets.iter_mut().enumerate() {
         let mask = KEPT
             .iter()

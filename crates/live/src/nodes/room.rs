@@ -1,13 +1,15 @@
-//! A node's own host name and files: a UTS and a mount namespace, made when its first program starts.
+//! A node's own host name, files and processes: a UTS, a mount and a process namespace, made when its first program starts.
 //!
-//! Bring-up does not pay for them: of hundreds of nodes most run nothing but the built-in endpoints, which need neither. What
+//! Bring-up does not pay for them: of hundreds of nodes most run nothing but the built-in endpoints, which need none. What
 //! lies in a room is a bind mount from a tmpfs that only the room knows (mount_namespaces(7), user_namespaces(7): allowed
 //! without root), so nothing is written to the host and nothing outlives the last process of the node.
 
-use crate::kernel::check;
+use super::cell;
+use super::view::{self, Shown, View};
+use crate::kernel::{check, mounts};
 use crate::plan::FilePlan;
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -25,6 +27,9 @@ pub(super) const STAGE: &str = ".room";
 pub(super) struct Room {
     pub(super) uts: OwnedFd,
     pub(super) mount: OwnedFd,
+    processes: OwnedFd,
+    /// Its first process, which ends with the run.
+    pub(super) first: i32,
 }
 
 /// What to put into a room.
@@ -38,6 +43,9 @@ pub(super) struct Furniture<'a> {
     pub(super) files: &'a [FilePlan],
     /// Folder of the run.
     pub(super) folder: &'a Path,
+    pub(super) shown: &'a Shown,
+    /// The node is a virtual machine.
+    pub(super) machine: bool,
 }
 
 /// Bytes and mode of a file.
@@ -53,44 +61,66 @@ impl Room {
     /// # Errors
     /// What the kernel refuses, or a file that cannot be put where it is wanted.
     pub(super) fn furnish(furniture: &Furniture<'_>) -> io::Result<Self> {
-        std::thread::scope(|scope| {
-            scope
-                .spawn(|| furniture.build())
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a helper thread panicked")))
+        let stage = furniture.folder.join(STAGE);
+        std::fs::create_dir_all(&stage)?;
+        let room = apart(|| furniture.build(&stage));
+        // The next room makes it again.
+        let _ = std::fs::remove_dir(&stage);
+        room
+    }
+
+    /// Runs `work`, which starts a process, so that the process is one of the node's.
+    ///
+    /// # Errors
+    /// Of `setns`, or what `work` returns.
+    pub(super) fn launch<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        apart(|| {
+            // SAFETY: takes two integers. This thread alone has its children there, and starts no threads (setns(2), CLONE_NEWPID).
+            check(unsafe { libc::setns(self.processes.as_raw_fd(), libc::CLONE_NEWPID) })?;
+            work()
         })
     }
 }
 
+/// Runs `work` in a thread that ends with the call.
+fn apart<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(work);
+        (thread.join()).unwrap_or_else(|_| Err(io::Error::other("a helper thread panicked")))
+    })
+}
+
 impl Furniture<'_> {
-    fn build(&self) -> io::Result<Room> {
+    fn build(&self, stage: &Path) -> io::Result<Room> {
         // Unsharing the mount namespace also takes this thread's root and working folder from the process's (unshare(2)).
         // SAFETY: takes an integer.
-        check(unsafe { libc::unshare(libc::CLONE_NEWUTS | libc::CLONE_NEWNS) })?;
+        check(unsafe { libc::unshare(libc::CLONE_NEWUTS | libc::CLONE_NEWNS | libc::CLONE_NEWPID) })?;
+        mounts::make_private()?;
+        // Read while the host's files are where they are.
+        let contents = self.contents()?;
         self.show_devices()?;
         let name = self.hostname.as_bytes();
         // SAFETY: the name is live for the call and is given with its length.
         check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) })?;
-        let stage = self.folder.join(STAGE);
-        std::fs::create_dir_all(&stage)?;
-        mount(
-            Path::new("tmpfs"),
-            &stage,
-            Some(c"tmpfs"),
-            libc::MS_NOSUID | libc::MS_NODEV,
-        )?;
-        let placed = self.place(&stage);
+        let view = View::close(self.shown, self.folder, self.machine)?;
+        view::mount_stage(stage)?;
+        // By its descriptor: what is put into place may cover its path.
+        let held = File::open(stage)?;
+        let stage = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+        view.arrange(&stage)?;
+        self.place(&stage, &contents)?;
         // What is bound stays; the folder that it came from goes.
         let name = terminated(&stage)?;
         // SAFETY: a terminated string.
         check(unsafe { libc::umount2(name.as_ptr(), libc::MNT_DETACH) })?;
-        placed?;
-        // The next room makes it again.
-        let _ = std::fs::remove_dir(&stage);
         let open = |kind: &str| File::open(format!("/proc/thread-self/ns/{kind}")).map(OwnedFd::from);
+        let (uts, mount) = (open("uts")?, open("mnt")?);
+        let (first, processes) = cell::start()?;
         Ok(Room {
-            uts: open("uts")?,
-            mount: open("mnt")?,
+            uts,
+            mount,
+            processes,
+            first,
         })
     }
 
@@ -99,7 +129,7 @@ impl Furniture<'_> {
         // SAFETY: takes two integers; this thread ends with the call.
         check(unsafe { libc::setns(self.network.as_raw_fd(), libc::CLONE_NEWNET) })?;
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-        match mount(Path::new("sysfs"), Path::new("/sys"), Some(c"sysfs"), flags) {
+        match mount(Path::new("sysfs"), Path::new("/sys"), Some(c"sysfs"), flags, None) {
             // A user namespace may not uncover what something of the host covers in /sys (mount_namespaces(7)): it stays as it is.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             other => other,
@@ -137,13 +167,12 @@ impl Furniture<'_> {
         Ok(all)
     }
 
-    fn place(&self, stage: &Path) -> io::Result<()> {
-        let contents = self.contents()?;
+    fn place(&self, stage: &Path, contents: &BTreeMap<PathBuf, Content>) -> io::Result<()> {
         let has_own_hosts = contents.contains_key(Path::new("/etc/hosts"));
         // Folders in which something new appears, and what appears there (relative).
         let mut additions: BTreeMap<PathBuf, Vec<(PathBuf, &Content)>> = BTreeMap::new();
         let mut replaced: Vec<(&Path, &Content)> = Vec::new();
-        for (path, content) in &contents {
+        for (path, content) in contents {
             match path.metadata() {
                 Ok(meta) if meta.is_dir() => {
                     return Err(about(path, &io::Error::other("is a folder of the host")));
@@ -169,7 +198,7 @@ impl Furniture<'_> {
             bind(self.hosts, hosts).map_err(|error| about(hosts, &error))?;
             // Nodes share this file, so none may write it.
             let flags = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
-            mount(Path::new("none"), hosts, None, flags | locked_flags(hosts)?)?;
+            mount(Path::new("none"), hosts, None, flags | locked_flags(hosts)?, None)?;
         }
         Ok(())
     }
@@ -246,8 +275,8 @@ fn mirror(folder: &Path, stage: &Path, additions: &[(PathBuf, &Content)]) -> io:
 
 /// Shows `from` at `to`, with all that is mounted below: parts of a less privileged mount namespace cannot be shown without (locked
 /// mounts, mount_namespaces(7)).
-fn bind(from: &Path, to: &Path) -> io::Result<()> {
-    mount(from, to, None, libc::MS_BIND | libc::MS_REC)
+pub(super) fn bind(from: &Path, to: &Path) -> io::Result<()> {
+    mount(from, to, None, libc::MS_BIND | libc::MS_REC, None)
 }
 
 /// Flags of a mount that may not be taken from it without the rights of its owner (mount_namespaces(7)).
@@ -273,16 +302,22 @@ fn locked_flags(path: &Path) -> io::Result<libc::c_ulong> {
         .fold(0, |all, (_, flag)| all | flag))
 }
 
-fn mount(from: &Path, to: &Path, kind: Option<&std::ffi::CStr>, flags: libc::c_ulong) -> io::Result<()> {
+pub(super) fn mount(
+    from: &Path,
+    to: &Path,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+    options: Option<&CStr>,
+) -> io::Result<()> {
     let (from, to) = (terminated(from)?, terminated(to)?);
     // SAFETY: all strings are terminated and live for the call.
     check(unsafe {
         libc::mount(
             from.as_ptr(),
             to.as_ptr(),
-            kind.map_or(std::ptr::null(), std::ffi::CStr::as_ptr),
+            kind.map_or(std::ptr::null(), CStr::as_ptr),
             flags,
-            std::ptr::null(),
+            options.map_or(std::ptr::null(), |options| options.as_ptr().cast()),
         )
     })
     .map(drop)

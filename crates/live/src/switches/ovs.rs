@@ -265,8 +265,9 @@ impl Ovs {
             .args(arguments)
             .envs(environment(self.folder.parent().unwrap_or(Path::new("/"))))
             .stdin(Stdio::null());
-        nodes.admit(yard, &mut command, &self.folder).map_err(why)?;
-        let output = command.output().map_err(why)?;
+        let output = nodes
+            .run(yard, &mut command, &self.folder, Command::output)
+            .map_err(why)?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
