@@ -26,6 +26,8 @@ pub struct Doctor {
     pub cgroups: &'static str,
     /// May we make cgroups?
     pub cgroups_writable: bool,
+    /// May we limit the number of a node's processes?
+    pub processes_counted: bool,
     /// The kernel's clock source; `tsc` is good.
     pub clock_source: String,
     /// What to do about what is missing, one sentence each.
@@ -60,6 +62,12 @@ pub fn doctor() -> Doctor {
         locked_memory_bytes: locked_memory(),
         cgroups,
         cgroups_writable,
+        processes_counted: cgroups != "none"
+            && is_writable(if cgroups == "v1" {
+                "/sys/fs/cgroup/pids"
+            } else {
+                "/sys/fs/cgroup"
+            }),
         clock_source: read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         advice: Vec::new(),
     };
@@ -86,6 +94,13 @@ fn advice(found: &Doctor) -> Vec<String> {
     }
     if !found.cgroups_writable {
         advice.push("CPU and memory limits of programs need writable cgroups (root)".to_owned());
+    }
+    if !found.processes_counted {
+        advice.push(
+            "the number of processes of a node is limited by the pids controller of cgroups (root); without it, as a user, the kernel \
+             counts those of all nodes together"
+                .to_owned(),
+        );
     }
     if found.cpus < 2 {
         advice.push("with one CPU the data plane and the nodes disturb each other".to_owned());
@@ -131,22 +146,23 @@ fn locked_memory() -> Option<u64> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
+fn is_writable(path: &str) -> bool {
+    let path = std::ffi::CString::new(path).unwrap_or_default();
+    // SAFETY: a terminated string.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
+}
+
 fn cgroups() -> (&'static str, bool) {
-    let writable = |path: &str| {
-        let path = std::ffi::CString::new(path).unwrap_or_default();
-        // SAFETY: a terminated string.
-        unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
-    };
     if Path::new("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists()
         || Path::new("/sys/fs/cgroup/cpu/tasks").exists()
     {
         return (
             "v1",
-            writable("/sys/fs/cgroup/cpu") && writable("/sys/fs/cgroup/memory"),
+            is_writable("/sys/fs/cgroup/cpu") && is_writable("/sys/fs/cgroup/memory"),
         );
     }
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        return ("v2", writable("/sys/fs/cgroup"));
+        return ("v2", is_writable("/sys/fs/cgroup"));
     }
     ("none", false)
 }

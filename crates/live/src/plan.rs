@@ -102,6 +102,9 @@ pub struct Plan {
     pub log_limit_bytes: u64,
 }
 
+/// Most processes and threads of a node that states nothing else.
+pub const PROCESSES: u64 = 1_024;
+
 /// The `node` of a program that runs where the real switches run (see [`SwitchesPlan`]): OpenFlow is there at 127.0.0.1.
 pub const SWITCHES: &str = ".switches";
 
@@ -237,6 +240,10 @@ pub struct HostPlan {
     /// Limit of memory of everything that runs in it; needs cgroups, which need root.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Most processes and threads at a time of its programs and commands. Without root: of those of all nodes together, [`PROCESSES`]
+    /// times eight, as the kernel counts them by user.
+    #[serde(default = "default_processes")]
+    pub processes: u64,
     /// Name of a host (earlier in the list) whose second interface `eth1` this is: it lives in that host's namespaces. In `network` both
     /// are hosts of their own, as nothing but the node's own routing joins them.
     #[serde(default)]
@@ -683,6 +690,10 @@ fn default_drain() -> u64 {
 
 fn default_setup() -> u64 {
     30_000_000_000
+}
+
+fn default_processes() -> u64 {
+    PROCESSES
 }
 
 fn default_mtu() -> u32 {

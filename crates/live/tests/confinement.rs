@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, direction, plan, python, run};
+use common::{Folder, direction, plan, python, run, skip};
 use serde_json::{Value, json};
 
 fn short(folder: &Folder, rootless: bool) -> Value {
@@ -17,7 +17,11 @@ fn short(folder: &Folder, rootless: bool) -> Value {
 fn output(name: &str, rootless: bool, script: &str) -> Option<String> {
     let folder = Folder::new(&format!("{name}-{rootless}"));
     let mut plan = short(&folder, rootless);
-    plan["programs"] = json!([python("look", "h1", script, None)]);
+    let mut program = python("look", "h1", script, None);
+    // Named, and yet to be written to.
+    std::fs::write(folder.0.join("settings"), "x").unwrap();
+    program["argv"].as_array_mut().unwrap().push(json!("settings"));
+    plan["programs"] = json!([program]);
     let said = run(&folder, &plan)?;
     assert!(
         said.code == 0 || said.code == 4,
@@ -77,7 +81,7 @@ fn a_program_cannot_write_to_the_host_and_has_folders_of_its_own() {
     script += "attempt('settings of its network', lambda: open('/proc/sys/net/ipv4/ip_forward', 'w').write('1'))\n\
         attempt('shared settings', lambda: os.close(os.open('/proc/sys/net/ipv4/neigh/default/gc_thresh3', os.O_WRONLY)))\n\
         attempt('device', lambda: os.mknod('/tmp/device', 0o60600, os.makedev(7, 0)))\n\
-        attempt('null', lambda: write('/dev/null'))\n\
+        attempt('null', lambda: write('/dev/null'))\nattempt('settings', lambda: write('settings'))\n\
         print(os.listdir('/tmp'), sorted(os.listdir('/dev')), open('/etc/shadow').read() if os.access('/etc/shadow', 4) else '')";
     for rootless in [false, true] {
         let Some(log) = output("files", rootless, &script) else {
@@ -93,6 +97,7 @@ fn a_program_cannot_write_to_the_host_and_has_folders_of_its_own() {
             ".",
             "settings of its network",
             "null",
+            "settings",
         ];
         assert_eq!(worked, own, "{log}");
         assert!(
@@ -202,4 +207,77 @@ fn a_program_sees_the_processes_of_its_node_alone() {
         };
         assert_eq!(log, "sleep\n[]\nrefused\n[]\n");
     }
+}
+
+/// Forks until the kernel refuses, and says how many there were.
+const BOMB: &str = "import os, signal, time\n\
+    children = []\n\
+    try:\n  while len(children) < 3000:\n    child = os.fork()\n    if child == 0: signal.pause()\n    children.append(child)\n\
+    except BlockingIOError: pass\n\
+    print(len(children))\n\
+    time.sleep(2)\n\
+    for child in children: os.kill(child, signal.SIGKILL)\n";
+
+#[test]
+fn a_node_has_no_more_processes_than_its_limit_and_others_go_on() {
+    if !timebound_live::doctor().processes_counted {
+        return skip("the pids controller of cgroups cannot be used here");
+    }
+    for rootless in [false, true] {
+        let folder = Folder::new(&format!("bomb-{rootless}"));
+        let mut plan = short(&folder, rootless);
+        plan["duration_ns"] = json!(6_000_000_000u64);
+        plan["hosts"][0]["processes"] = json!(40);
+        plan["programs"] = json!([
+            python("bomb", "h1", BOMB, None),
+            python(
+                "other",
+                "h2",
+                "import os, time\ntime.sleep(1.5)\nprint('h2', os.fork() >= 0)",
+                None
+            )
+        ]);
+        let Some(said) = run(&folder, &plan) else { return };
+        assert!(said.code == 0 || said.code == 4, "{}", said.failure());
+        assert_eq!(folder.read("logs/bomb.log"), "39\n");
+        assert_eq!(folder.read("logs/other.log"), "h2 True\nh2 True\n");
+    }
+}
+
+#[test]
+fn without_cgroups_the_kernel_counts_the_users_processes() {
+    let folder = Folder::new("rlimit");
+    let mut plan = short(&folder, false);
+    let script = "import resource\nprint(max(resource.getrlimit(resource.RLIMIT_NPROC)) <= 8192)";
+    plan["programs"] = json!([{"name": "look", "node": "h1", "argv": ["/usr/bin/python3", "-c", script]}]);
+    let file = folder.0.join("plan.json");
+    std::fs::write(&file, plan.to_string()).unwrap();
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("only root can become another user");
+    }
+    // Nobody may make groups; what is needed to start must be readable to nobody then.
+    let program = folder.0.join("live-sandbox");
+    std::fs::copy(env!("CARGO_BIN_EXE_live-sandbox"), &program).unwrap();
+    std::os::unix::fs::chown(&folder.0, Some(65_534), Some(65_534)).unwrap();
+    let mut command = std::process::Command::new(program);
+    command.arg(&file).stdin(std::process::Stdio::piped());
+    std::os::unix::process::CommandExt::uid(&mut command, 65_534);
+    std::os::unix::process::CommandExt::gid(&mut command, 65_534);
+    let (piped, started) = (std::process::Stdio::piped(), std::time::Instant::now());
+    let mut child = command.stdout(piped).spawn().unwrap();
+    // Its input stays open, which an end would tell to stop.
+    let input = child.stdin.take();
+    let done = child.wait_with_output().unwrap();
+    drop(input);
+    let text = String::from_utf8_lossy(&done.stdout);
+    if text.contains("cannot create namespaces") {
+        return skip("a user has no namespaces here");
+    }
+    assert_eq!(
+        folder.read("logs/look.log"),
+        "True\n",
+        "{text} {:?}",
+        started.elapsed()
+    );
 }

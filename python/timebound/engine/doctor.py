@@ -47,6 +47,13 @@ def examine() -> tuple[list[Check], list[str]]:
             f"{found['cgroups']}: limits of CPU and memory for programs"
             + ("" if found["cgroups_writable"] else " need root"),
         ),
+        Check(
+            "process limits",
+            found["processes_counted"],
+            False,
+            "number of processes of each node"
+            + ("" if found["processes_counted"] else " needs root and the pids controller of cgroups"),
+        ),
         gateway_programs(),
         real_switches(),
         Check("clock", found["clock_source"] == "tsc", False, f"clock source {found['clock_source']}"),

@@ -96,6 +96,7 @@ def host_plan(node: Node, address: str, given: Mapping[str, Any] = MappingProxyT
         "env": dict(node.environment),
         "cpu": {"limit": limit, "reservation": node.cpu_reservation},
         "memory_bytes": node.memory_bytes,
+        **({} if node.processes is None else {"processes": node.processes}),
         **given,
         "files": own + others,
     }

@@ -161,6 +161,8 @@ def _node(node: Node, scenario: Scenario) -> dict[str, Any]:
         entry["cpu-reservation"] = format_share(node.cpu_reservation)
     if node.memory_bytes is not None:
         entry["memory"] = format_size(node.memory_bytes)
+    if node.processes is not None:
+        entry["processes"] = node.processes
     if node.hostname is not None:
         entry["hostname"] = node.hostname
     if node.environment:

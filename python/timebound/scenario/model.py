@@ -98,6 +98,8 @@ class Node:
     cpu_reservation: float | None = None
     """Cores that it gets at least while the nodes want more CPU than there is."""
     memory_bytes: int | None = None
+    processes: int | None = None
+    """Most processes and threads of its programs and commands; `None`: 1024 (`PROCESSES` in crates/live/src/plan.rs)."""
     hostname: str | None = None
     """`None`: its name."""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -69,6 +69,8 @@ and the stacks do, the later one counts; a short form laid upon anything takes i
 `flows` and `background` are appended to those of the included files; every other list replaces them. File names are relative to the
 including file and may contain parameters.
 
+A file has at most 2 MB and 150,000 values, a scenario 4 MB and 300,000: all files, each as often as it is included, and what is put in for parameters.
+
 ## Keys
 """
 

@@ -88,7 +88,7 @@ def with_hardware(node: Node, written: Written, path: Path, context: Context) ->
     if not found.is_external:
         return found
     what = "the device behind its cable" if machine is None else "a virtual machine"
-    for key in ("run", "env", "files", "hostname", "cpu", "cpu_reservation", "memory"):
+    for key in ("run", "env", "files", "hostname", "cpu", "cpu_reservation", "memory", "processes"):
         if getattr(written, key):
             shown = key.replace("_", "-")
             hint = (
@@ -108,4 +108,5 @@ def with_hardware(node: Node, written: Written, path: Path, context: Context) ->
         cpu_hz=None,
         cpu_reservation=None,
         memory_bytes=None,
+        processes=None,
     )

@@ -415,6 +415,13 @@ class HostDefaults(Shape):
     memory: Memory | None = Field(
         default=None, description="limit of memory of everything that runs in it", examples=["64 MiB"]
     )
+    processes: int | None = Field(
+        default=None,
+        ge=8,
+        le=8192,
+        description="most processes and threads of its programs and commands; default: 1024",
+        examples=[200],
+    )
     env: dict[str, Word] = Field(
         default_factory=dict,
         description="environment of everything that runs in it; merged with the template's",

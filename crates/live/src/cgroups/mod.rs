@@ -1,4 +1,4 @@
-//! Limits and guarantees of CPU and memory of nodes. Cgroups are the one thing that outlives its process, so each run's folder is named
+//! Limits and guarantees of CPU and memory of nodes, and of the number of their processes. Cgroups are the one thing that outlives its process, so each run's folder is named
 //! after its owner (process id and start time), and every start removes those whose owner is gone.
 //!
 //! One group per node and controller binds everything that runs in it. Threads of SCHED_FIFO are not bound by a quota and
@@ -10,7 +10,7 @@ mod tree;
 pub(crate) use tree::Counts;
 
 use crate::failure::Failure;
-use crate::plan::{HostPlan, Plan};
+use crate::plan::{self, HostPlan, Plan};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -26,10 +26,16 @@ pub(crate) struct Cgroups {
     trees: Trees,
     name: String,
     nodes: BTreeMap<String, Limits>,
+    /// Most processes and threads of each node; none where the kernel or our rights do not let them be counted.
+    processes: Option<BTreeMap<String, u64>>,
 }
 
+/// Of all nodes of a run together, processes and threads.
+pub(crate) const MOST_PROCESSES: u64 = 8_192;
+
 impl Cgroups {
-    /// Removes what dead runs left, and makes the groups of this one if a node of the plan has a limit.
+    /// Removes what dead runs left, and makes the groups of this one: those of nodes with limits, and what counts processes, where
+    /// that can be done.
     ///
     /// # Errors
     /// Reservations of more CPUs than there are, and limits that cannot be set.
@@ -38,27 +44,32 @@ impl Cgroups {
         sweep_all();
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let nodes = limits(plan, cpus as f64)?;
-        if nodes.is_empty() {
-            return Ok(None);
-        }
         let own = std::process::id();
         let start = start_time(own).unwrap_or(0);
-        let groups = Self {
+        let mut groups = Self {
             trees,
             name: format!("{PREFIX}{own}-{start}-{}", plan.run_id),
             nodes,
+            processes: None,
         };
-        match groups.fill() {
-            Ok(()) => Ok(Some(groups)),
-            Err(error) => {
-                groups.remove();
-                Err(Failure::host(
-                    "cannot limit CPU or memory of nodes: run as root on a host with the cpu and memory controllers of cgroups, \
-                     or leave out cpu, cpu-reservation and memory",
-                    error,
-                ))
-            }
+        if !groups.nodes.is_empty()
+            && let Err(error) = groups.fill()
+        {
+            groups.remove();
+            return Err(Failure::host(
+                "cannot limit CPU or memory of nodes: run as root on a host with the cpu and memory controllers of cgroups, \
+                 or leave out cpu, cpu-reservation and memory",
+                error,
+            ));
         }
+        if groups.trees.count_run(&groups.name, MOST_PROCESSES).is_ok() {
+            let hosts = plan.hosts.iter();
+            groups.processes = Some(hosts.map(|host| (host.node.clone(), host.processes)).collect());
+        } else if groups.nodes.is_empty() {
+            groups.remove();
+            return Ok(None);
+        }
+        Ok(Some(groups))
     }
 
     fn fill(&self) -> io::Result<()> {
@@ -80,6 +91,20 @@ impl Cgroups {
             .collect()
     }
 
+    /// As [`Self::doors`], of the group that limits the number of a node's processes; made at the first call. `None` where that cannot be
+    /// done.
+    pub(crate) fn counted_door(&self, node: &str) -> io::Result<Option<File>> {
+        let Some(processes) = &self.processes else {
+            return Ok(None);
+        };
+        let most = processes.get(node).copied().unwrap_or(plan::PROCESSES);
+        let folder = self.trees.count_node(&self.name, node, most)?;
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(folder.join("cgroup.procs"))?;
+        Ok(Some(file))
+    }
+
     /// What the groups of a node have counted; `None` if it has none.
     pub(crate) fn counts(&self, node: &str) -> Option<Counts> {
         self.nodes
@@ -99,7 +124,7 @@ impl Cgroups {
     pub(crate) fn remove(&self) {
         let folders: Vec<_> = self
             .trees
-            .list()
+            .all()
             .into_iter()
             .map(|tree| tree.join(&self.name))
             .collect();
@@ -167,7 +192,7 @@ fn limits(plan: &Plan, cpus: f64) -> Result<BTreeMap<String, Limits>, Failure> {
 /// Removes the folders of all runs whose owner is gone.
 pub(crate) fn sweep_all() {
     let trees = Trees::at(Path::new(ROOT));
-    trees.list().into_iter().for_each(sweep);
+    trees.all().into_iter().for_each(sweep);
 }
 
 /// Removes the folders of runs whose owner is gone.

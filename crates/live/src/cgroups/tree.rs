@@ -51,24 +51,36 @@ pub(super) struct Trees {
     pub(super) cpu: PathBuf,
     /// The same as `cpu` in version 2.
     pub(super) memory: PathBuf,
+    /// Counts processes and threads; the same as `cpu` in version 2.
+    pub(super) pids: PathBuf,
 }
 
 impl Trees {
     /// The trees below `root` (`/sys/fs/cgroup`).
     pub(super) fn at(root: &Path) -> Self {
         let v1 = root.join("cpu/cpu.shares").exists() || root.join("memory/tasks").exists();
-        let [cpu, memory] = if v1 {
-            [root.join("cpu"), root.join("memory")]
+        let [cpu, memory, pids] = if v1 {
+            ["cpu", "memory", "pids"].map(|controller| root.join(controller))
         } else {
-            [root.to_owned(), root.to_owned()]
+            [(); 3].map(|()| root.to_owned())
         };
         Self {
             version: if v1 { Version::V1 } else { Version::V2 },
             cpu,
             memory,
+            pids,
         }
     }
 
+    /// All in which a run may have a folder.
+    pub(super) fn all(&self) -> Vec<&Path> {
+        match self.version {
+            Version::V1 => vec![&self.cpu, &self.memory, &self.pids],
+            Version::V2 => vec![&self.cpu],
+        }
+    }
+
+    /// Those of limits of CPU and memory.
     pub(super) fn list(&self) -> Vec<&Path> {
         match self.version {
             Version::V1 => vec![&self.cpu, &self.memory],
@@ -112,6 +124,27 @@ impl Trees {
             self.forbid_swap(&self.memory.join(run).join(node), bytes);
         }
         Ok(())
+    }
+
+    /// Lets the processes and threads of a run be counted, `most` of all its nodes together. Its folder may be there already.
+    pub(super) fn count_run(&self, name: &str, most: u64) -> io::Result<()> {
+        let folder = self.pids.join(name);
+        if self.version == Version::V2 {
+            std::fs::write(self.pids.join("cgroup.subtree_control"), "+pids")?;
+        }
+        make(&folder)?;
+        if self.version == Version::V2 {
+            std::fs::write(folder.join("cgroup.subtree_control"), "+pids")?;
+        }
+        std::fs::write(folder.join("pids.max"), most.to_string())
+    }
+
+    /// The folder of a node whose processes and threads are counted; made at the first call.
+    pub(super) fn count_node(&self, run: &str, node: &str, most: u64) -> io::Result<PathBuf> {
+        let folder = self.pids.join(run).join(node);
+        make(&folder)?;
+        std::fs::write(folder.join("pids.max"), most.to_string())?;
+        Ok(folder)
     }
 
     fn settings(&self, limits: &Limits) -> Vec<(&'static str, String)> {
@@ -176,6 +209,13 @@ impl Trees {
                 .unwrap_or(0),
             },
         }
+    }
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
     }
 }
 
@@ -297,11 +337,35 @@ mod tests {
     }
 
     #[test]
+    fn processes_are_counted_beside_limits_and_without() {
+        for version in ["v1", "v2"] {
+            let files: &[&str] = match version {
+                "v1" => &["cpu/cpu.shares", "memory/tasks", "pids/tasks"],
+                _ => &["cgroup.controllers", "cgroup.subtree_control"],
+            };
+            let fake = Fake::new(&format!("pids-{version}"), files);
+            let trees = Trees::at(&fake.0);
+            trees.make_run("limited").unwrap();
+            trees.make_node("limited", "h1", &LIMITS).unwrap();
+            for run in ["limited", "free"] {
+                trees.count_run(run, 100).unwrap();
+                for _ in 0..2 {
+                    let folder = trees.count_node(run, "h1", 7).unwrap();
+                    assert_eq!(std::fs::read_to_string(folder.join("pids.max")).unwrap(), "7");
+                }
+                let tree = if version == "v1" { "pids/" } else { "" };
+                assert_eq!(fake.read(&format!("{tree}{run}/pids.max")), "100");
+            }
+        }
+    }
+
+    #[test]
     fn quotas_and_weights_stay_within_what_the_kernel_takes() {
         let v2 = Trees {
             version: Version::V2,
             cpu: PathBuf::new(),
             memory: PathBuf::new(),
+            pids: PathBuf::new(),
         };
         let least = Limits {
             cpu: Some(0.0077),

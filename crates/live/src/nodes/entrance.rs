@@ -6,7 +6,7 @@
 use super::rights;
 use super::room::{Furniture, Room, terminated};
 use super::{Node, Nodes};
-use crate::cgroups::Counts;
+use crate::cgroups::{Counts, MOST_PROCESSES};
 use crate::kernel::check;
 use std::ffi::CString;
 use std::fs::File;
@@ -22,6 +22,8 @@ use std::sync::{Arc, PoisonError};
 pub(crate) struct Entrance {
     /// `cgroup.procs` of the node's groups.
     doors: Vec<File>,
+    /// Does a group limit the number of processes?
+    is_counted: bool,
     network: libc::c_int,
     room: Option<Arc<Room>>,
     folder: Option<CString>,
@@ -51,7 +53,8 @@ impl Entrance {
         }
         // Endpoints of ours have no room, and keep what their clocks and sockets need.
         match &self.room {
-            Some(_) => rights::confine(),
+            Some(_) if self.is_counted => rights::confine(),
+            Some(_) => rights::limit_processes(MOST_PROCESSES).and_then(|()| rights::confine()),
             None => Ok(()),
         }
     }
@@ -82,8 +85,14 @@ impl Nodes {
             };
             *room = Some(Arc::new(Room::furnish(&furniture)?));
         }
+        let counted = match &self.groups {
+            Some(groups) => groups.counted_door(&node.name)?,
+            None => None,
+        };
+        let is_counted = counted.is_some();
         Ok(Entrance {
-            doors: self.doors(node)?,
+            doors: self.doors(node)?.into_iter().chain(counted).collect(),
+            is_counted,
             network: node.namespace.as_raw_fd(),
             room: room.clone(),
             folder: Some(terminated(folder)?),
@@ -103,6 +112,7 @@ impl Nodes {
     pub(crate) fn bare_entrance(&self, node: &Node) -> io::Result<Entrance> {
         Ok(Entrance {
             doors: self.doors(node)?,
+            is_counted: true,
             network: node.namespace.as_raw_fd(),
             room: None,
             folder: None,

@@ -75,6 +75,25 @@ pub(super) fn confine() -> io::Result<()> {
     Ok(())
 }
 
+/// Lets the user of the calling process have so many processes and threads within the run's user namespace (before Linux 5.14: on this
+/// host) at most, if it may have more now. System calls alone.
+///
+/// # Errors
+/// A refusal of the kernel.
+pub(super) fn limit_processes(most: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: reads and writes a live structure.
+    unsafe {
+        check(libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit))?;
+        limit.rlim_max = limit.rlim_max.min(most);
+        limit.rlim_cur = limit.rlim_cur.min(most);
+        check(libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit)).map(drop)
+    }
+}
+
 fn system(result: libc::c_long) -> io::Result<()> {
     if result < 0 {
         return Err(io::Error::last_os_error());
