@@ -752,6 +752,15 @@ fn strangers_are_not_heard() {
     assert!(rest(&mut liar).ends_with(b"m2"));
     soon("it is counted", || manager.stats().peers.foreign >= 3);
     assert_eq!(manager.stats().peers.received, 0);
+    // Those of one address that say nothing are so many at most.
+    let before = manager.stats().peers.foreign;
+    let silent: Vec<_> = (0..100)
+        .map(|_| std::net::TcpStream::connect(at).unwrap())
+        .collect();
+    soon("the rest are refused", || {
+        manager.stats().peers.foreign >= before + 36
+    });
+    drop(silent);
 }
 
 /// Between `m1` and `m2`, who do not get on with each other: what the manager `who` says of that.

@@ -2,6 +2,7 @@
 
 use super::inbox::{Inbox, Input};
 use crate::contract::Peering;
+use crate::strangers::{Stranger, Strangers};
 use crate::tls::Mutual;
 use socket2::SockRef;
 use std::future::poll_fn;
@@ -24,6 +25,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 const CONNECT: Duration = Duration::from_secs(3);
 /// A peer that has said nothing yet has that long.
 const HELLO: Duration = Duration::from_secs(5);
+/// Connections from others at a time that have said nothing yet: of one address (a manager makes one for each class), and bytes of all together.
+const STRANGERS: (usize, usize) = (64, 16 << 20);
 /// A connection whose other end is gone without a word is noticed: seconds of silence, between probes, and how many. Where each of four links loses
 /// a tenth, more than half of all probes stay without an answer: three were too few to end a connection for.
 const ALIVE: (u64, u64, u32) = (3, 1, 6);
@@ -196,6 +199,7 @@ async fn dial(
     let opened = Opened {
         address: *to.ip(),
         dialed: Some(dialed),
+        stranger: None,
         marker: SockRef::from(&socket).try_clone()?,
     };
     let Some(secure) = secure else {
@@ -231,9 +235,16 @@ async fn connect(said: &Peering, class: u8, to: SocketAddrV4) -> io::Result<TcpS
 
 /// Takes connections of senders.
 pub(super) async fn accept(inbox: Inbox, listener: TcpListener, secure: Option<Mutual>) {
+    let strangers = Strangers::new(STRANGERS.1, STRANGERS.0);
     loop {
         let Ok((socket, SocketAddr::V4(from))) = listener.accept().await else {
             tokio::time::sleep(RETRY.0).await;
+            continue;
+        };
+        let address = *from.ip();
+        let Some(stranger) = strangers.enter(inbox.number(), address.into()) else {
+            let why = "too many connections that say nothing".to_owned();
+            inbox.put(Input::Refused { address, why });
             continue;
         };
         if prepare(&socket).is_err() {
@@ -243,9 +254,10 @@ pub(super) async fn accept(inbox: Inbox, listener: TcpListener, secure: Option<M
             continue;
         };
         let opened = Opened {
-            address: *from.ip(),
+            address,
             dialed: None,
             marker,
+            stranger: Some(stranger),
         };
         tokio::task::spawn_local(taken(inbox.clone(), socket, secure.clone(), opened));
     }
@@ -273,6 +285,8 @@ struct Opened {
     /// `None`: the other side connected.
     dialed: Option<(PeerId, u8)>,
     marker: socket2::Socket,
+    /// `None`: this side connected.
+    stranger: Option<Stranger>,
 }
 
 /// One connection from its beginning to its end; why it ended.
@@ -293,14 +307,20 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let mut waiting = Vec::new();
     let first = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let heard = Arc::clone(&first);
+    let mut stranger = opened.stranger;
     let controls = inbox.clone();
     let carried = carry(stream, &mut outgoing, move |bytes| {
         waiting.extend_from_slice(bytes);
+        stranger
+            .as_ref()
+            .map_or(Ok(()), |stranger| stranger.said(waiting.capacity()))?;
         let mut taken = 0;
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         while let Some((control, length)) = Control::read(&waiting[taken..]).map_err(invalid)? {
             taken += length;
             heard.store(true, Ordering::Relaxed);
+            // The hub looks at who it is.
+            stranger = None;
             controls.put(Input::Control { link, control });
         }
         waiting.drain(..taken);
