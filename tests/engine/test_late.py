@@ -17,7 +17,12 @@ MS = 1_000_000
 
 
 def late(
-    network: int | None, bound: int | None = None, repeated: int = 0, cpu: dict[str, int] | None = None, **waits: int
+    network: int | None,
+    bound: int | None = None,
+    repeated: int = 0,
+    cpu: dict[str, int] | None = None,
+    held: int = 0,
+    **waits: int,
 ) -> str:
     """The cause for a deadline of 100."""
     all_waits = {"release": 0, "window": 0, "broker": 0, "endpoints": 0, "emulator": 0, **waits}
@@ -30,6 +35,7 @@ def late(
         waits=all_waits,
         repeated_ns=repeated,
         cpu_ns=cpu or {},
+        held_ns=held,
     ).cause()
 
 
@@ -80,6 +86,13 @@ def test_what_waited_behind_a_lost_frame_is_nobodys_fault() -> None:
     assert late(3, endpoints=150, repeated=140) == "retransmission"
     assert late(None, unknown=150, repeated=140) == "retransmission"
     assert late(None, unknown=150) == "unknown"
+
+
+def test_a_broker_that_its_subscriber_keeps_waiting_is_not_slow() -> None:
+    assert late(3, broker=150, held=74) == "broker"
+    assert late(3, broker=150, held=75) == late(None, unknown=150, held=75) == "endpoints"
+    # It says nothing of what waited before the broker.
+    assert late(3, window=150, broker=20, held=75) == "window"
 
 
 def test_a_wait_that_alone_makes_nothing_late_is_not_named() -> None:

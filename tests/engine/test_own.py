@@ -117,6 +117,41 @@ def test_a_subscriber_that_left_is_named_with_what_it_missed() -> None:
     assert notes(then, source=laid.addresses["a"]) == notes(then, flows=[]) == notes(warm_up + 10**12) == []
 
 
+def test_who_keeps_its_broker_waiting_is_named_and_for_how_long() -> None:
+    laid = plan()
+    warm_up, address = laid.scenario.run.warm_up_ns, laid.addresses["c"]
+    begins = warm_up // (10 * MS)
+    table = frames(laid, way(list(range(begins, begins + 4))))
+    number = next(n for n, leg in enumerate(laid.legs) if leg.flow == "f")
+
+    def hold(why: str, number_: int | None, start: int, end: int, is_over: bool = True, **other: Any) -> dict[str, Any]:
+        times = {"from_ns": warm_up + start * MS, "until_ns": warm_up + end * MS, "is_over": is_over}
+        return {"source": address, "flows": [number], "why": why, "number": number_, **times, **other}
+
+    def complete_(*held: dict[str, Any]) -> tuple[own.own_held.Held, list[str]]:
+        live = {"own": {"flows": {"0": {}}, "joined": [], "held": list(held)}}
+        seen = own.complete(laid, name_streams(laid, table), nothing(), live)
+        return seen.held.since(warm_up), [note for note in seen.notes if "of 'f'" in note]
+
+    came = stamps(
+        own.complete(laid, name_streams(laid, table), nothing(), {"own": {"flows": {"0": {}}}}), records.RECEIVED
+    )
+    there = dict(came)[begins + 1] - warm_up
+    # It counts from when the message was there, and times that overlap once.
+    held, notes = complete_(hold("acknowledgement", begins + 1, 1, 215), hold("acknowledgement", None, 200, 400))
+    assert held.during("c", 0, 10**12) == 400 * MS - there and held.during("c", 0, 210 * MS) == 210 * MS - there
+    assert held.during("c", 500 * MS, 600 * MS) == held.during("a", 0, 10**12) == 0
+    (note,) = notes
+    assert "on c took up to 0.2" in note and "acknowledge 2 messages of 'f'" in note
+    _, (note,) = complete_(hold("acknowledgement", begins, 1, 900, is_over=False))
+    assert "on c did not acknowledge 1 messages of 'f'" in note
+    _, (note,) = complete_(hold("window", None, 100, 300), hold("window", None, 500, 800, is_over=False))
+    assert "did not read for 0.500 s" in note and "first at 0.100 s" in note
+    # Short ones, others' and those after the end are not told of.
+    others = [hold("window", None, 100, 150), hold("window", None, 100, 900, source=laid.addresses["a"])]
+    assert complete_(*others, hold("window", None, 10**6, 10**6 + 900))[1] == []
+
+
 def test_datagrams_that_no_program_took_are_told_of() -> None:
     text = TEXT.replace("PROGRAMS", "[a, c]").replace("stack: {mqtt: {broker: b}}", "stack: udp")
     laid = build_plan(load(text))

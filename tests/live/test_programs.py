@@ -77,8 +77,19 @@ BOTH = 'publish(s, "t", b"number %d" % number); publish(s, "u", b"on")'
 
 
 class Run:
-    def __init__(self, folder: Path, flows: list[str], body: str, stack: str, *, late_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        flows: list[str],
+        body: str,
+        stack: str,
+        *,
+        late_s: float = 0.0,
+        reads: str = "drain(s)",
+        qos: int = 0,
+    ) -> None:
         subscribe = SUBSCRIBE.replace("s = connect()", f"time.sleep({late_s}); s = connect()")
+        subscribe = subscribe.replace('b"\\0"))', f'b"\\{qos}"))').replace("drain(s)\n", f"{reads}\n")
         for name, code in (("publish.py", PUBLISH.replace("BODY", body)), ("subscribe.py", subscribe)):
             (folder / name).write_text(code)
         text = TEXT.replace("FLOWS", "\n".join(f"  - {{priority: 6, {flow}}}" for flow in flows)).replace(
@@ -128,6 +139,25 @@ def test_messages_of_programs_are_measured_and_held_against_their_bound(tmp_path
     # The callback of the built-in subscriber lies behind the last port; of a program nothing behind that is known.
     assert run.of("t", "h4")["host_ns"].gt(0).all()
     assert run.code in (0, 4), run.said
+
+
+def test_a_subscriber_that_does_not_acknowledge_is_named(tmp_path: Path) -> None:
+    flow = (
+        "name: t, from: h1, to: h2, size: 16 B, period: 15 ms, jitter: 1 s, deadline: 9 s, qos: 1, programs: [h1, h2]"
+    )
+    run = Run(tmp_path, [flow], 'publish(s, "t", b"number %d" % number, 1)', "{mqtt: {broker: h3}}", qos=1)
+    assert "program 'subscribe' on h2 did not acknowledge" in run.notes
+
+
+def test_messages_behind_a_subscriber_that_reads_late_are_not_late_by_the_broker(tmp_path: Path) -> None:
+    flow = "name: t, from: h1, to: h2, size: 1000 B, period: 15 ms, jitter: 1 s, deadline: 400 ms, programs: [h1, h2]"
+    # It reads at once until it has subscribed and got the first messages, and then nothing for a while.
+    reads = "s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384); s.recv(3000); time.sleep(2); drain(s)"
+    run = Run(tmp_path, [flow], 'publish(s, "t", bytes(1000))', "{mqtt: {broker: h3}}", reads=reads)
+    assert "program 'subscribe' on h2 did not read for" in run.notes
+    (found,) = run.flows.values()
+    causes = {cause: count for cause, count in found["late_by"].items() if count}
+    assert causes and causes.get("broker", 0) < causes["endpoints"], causes
 
 
 def test_a_program_that_sends_more_than_its_flow_declares_is_named(tmp_path: Path) -> None:

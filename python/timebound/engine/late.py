@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from timebound.engine import records
+from timebound.engine.own_held import Held
 from timebound.engine.predict import Prediction
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Late:
     """For how long of its way lost frames of its connections were missing."""
     cpu_ns: Mapping[str, int] = field(default_factory=dict)
     """How long those who answer for a wait had no CPU meanwhile."""
+    held_ns: int = 0
+    """How long its subscriber, a program, kept the broker waiting."""
 
     def cause(self) -> str:
         """One of `LATE_BY`."""
@@ -67,6 +70,8 @@ class Late:
             return "retransmission"
         if 2 * self.cpu_ns.get(name, 0) >= longest > 0:
             return "cpu"
+        if name in ("broker", "unknown") and 2 * self.held_ns >= longest > 0:
+            return "endpoints"
         if self.network_ns is not None and longest < min(self.over_ns, self.network_ns):
             # Without any of these it would have been late all the same.
             return "network"
@@ -134,9 +139,15 @@ FOREVER = 2**62
 
 
 def with_causes(
-    prediction: Prediction, messages: pl.DataFrame, frames: pl.DataFrame, nodes: pl.DataFrame | None, told: set[str]
+    prediction: Prediction,
+    messages: pl.DataFrame,
+    frames: pl.DataFrame,
+    nodes: pl.DataFrame | None,
+    told: set[str],
+    held: Held,
 ) -> pl.DataFrame:
-    """Adds `cause`, null but for late messages, and drops what only this needs. `told`: nodes that were stopped or paused by order."""
+    """Adds `cause`, null but for late messages, and drops what only this needs. `told`: nodes that were stopped or paused by order. All times count from the end
+    of the warm-up."""
     import polars as pl
 
     plan = prediction.plan
@@ -163,6 +174,7 @@ def with_causes(
                 bound_ns=None if None in bounds else sum(bound for bound in bounds if bound is not None),
                 waits=_waits(row, flow.jitter_ns or 0, flow.source in slow),
                 repeated_ns=repeats.during((part.stream for part in parts), row["sent_ns"], span[1]),
+                held_ns=held.during(row["receiver"], *span),
                 cpu_ns={
                     "broker": sum(waits.of(broker, "wait_ns", *span) for broker in brokers),
                     "window": own,

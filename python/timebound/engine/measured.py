@@ -95,7 +95,7 @@ def measure(prediction: Prediction, folder: Path, live: dict[str, Any]) -> Measu
     told = {order["node"] for order in live.get("lifecycle") or []}
     messages = arrived_by(live, warm_up, own.owed(_messages(prediction, frames, endpoints), seen))
     return Measured(
-        messages=with_causes(prediction, messages, frames, nodes, told),
+        messages=with_causes(prediction, messages, frames, nodes, told, seen.held.since(warm_up)),
         frames=frames,
         arrivals=arrivals,
         worst_ns=worst,

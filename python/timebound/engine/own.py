@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timebound.engine import own_said, records, short
+from timebound.engine import own_held, own_said, records, short
 from timebound.scenario.model import Flow, MqttStack
 from timebound.stacks import Plan
 
@@ -32,6 +32,8 @@ class Seen:
     guesses: short.Guesses = field(default_factory=dict)
     unread: dict[tuple[str, str], str] = field(default_factory=dict)
     """(flow, receiver) -> why not all of its messages could be read."""
+    held: own_held.Held = field(default_factory=own_held.Held)
+    """When programs kept their brokers waiting, in run time."""
     notes: list[str] = field(default_factory=list)
     """What was not seen, or is not as declared."""
 
@@ -49,7 +51,7 @@ def complete(plan: Plan, frames: pl.DataFrame, endpoints: pl.DataFrame, live: Ma
             came = {name: own_said.arrived(plan, number, name, live) for name in leg.receivers}
             _Leg(plan, flow, number, came, told.get("flows", {}).get(str(number)) or {}, seen).complete()
     said = own_said.say(plan, seen.endpoints, live)
-    seen.unread = said.unread
+    seen.unread, seen.held = said.unread, said.held
     seen.notes += said.notes
     return seen
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from timebound.engine import records
+from timebound.engine import own_held, records
+from timebound.engine.own_names import Programs
 from timebound.scenario.model import Flow
 from timebound.stacks import Plan
 
@@ -25,12 +26,14 @@ class Said:
 
     notes: list[str] = field(default_factory=list)
     unread: dict[tuple[str, str], str] = field(default_factory=dict)
+    held: own_held.Held = field(default_factory=own_held.Held)
+    """When programs kept their brokers waiting, in run time."""
 
 
 def say(plan: Plan, endpoints: pl.DataFrame, live: Mapping[str, Any]) -> Said:
     """`endpoints`: with the messages of programs; `live`: what the data plane said in the end (`live.json`)."""
     told = live.get("own") or {}
-    programs = _Programs(plan)
+    programs = Programs(plan)
     said = Said()
     _unread(programs, told.get("unread") or [], said)
     said.notes += _qualities(programs, told.get("ends") or [])
@@ -43,6 +46,8 @@ def say(plan: Plan, endpoints: pl.DataFrame, live: Mapping[str, Any]) -> Said:
             said.notes += _Pace(programs, flow, mine, span_ns).say(leg.receivers, stopped)
             said.notes += _deaf(flow, port(plan, number), live.get("undeclared") or [])
             said.notes += _left(programs, number, mine, told.get("left") or [])
+    said.held = own_held.held(programs, endpoints, live)
+    said.notes += own_held.notes(programs, said.held)
     said.notes = list(dict.fromkeys(said.notes))
     return said
 
@@ -55,7 +60,7 @@ LEFT = {
 }
 
 
-def _left(programs: _Programs, number: int, mine: pl.DataFrame, left: Iterable[Mapping[str, Any]]) -> list[str]:
+def _left(programs: Programs, number: int, mine: pl.DataFrame, left: Iterable[Mapping[str, Any]]) -> list[str]:
     """Subscribing programs that left while messages were still sent, and how many of these did not reach them."""
     import polars as pl
 
@@ -135,32 +140,7 @@ def pl_is(number: int) -> pl.Expr:
     return pl.col("flow") == number
 
 
-@dataclass(slots=True)
-class _Programs:
-    plan: Plan
-    flows: dict[str, Flow] = field(init=False)
-    nodes: dict[str, str] = field(init=False)
-    """Address -> node."""
-
-    def __post_init__(self) -> None:
-        self.flows = {flow.name: flow for flow in self.plan.scenario.flows}
-        self.nodes = {str(address): node for node, address in self.plan.addresses.items()}
-
-    def flow(self, number: int) -> Flow:
-        return self.flows[self.plan.legs[number].flow]
-
-    def name(self, node: str) -> str:
-        """`program app of h1`, or less where several could be meant."""
-        stated = next((host.programs for host in self.plan.scenario.hosts if host.name == node), ())
-        return f"program {stated[0].name!r} on {node}" if len(stated) == 1 else f"program on {node}"
-
-    def owner(self, ends: Iterable[str], numbers: Iterable[int]) -> str | None:
-        """Which of two nodes has the program."""
-        own = {node for number in numbers for node in self.flow(number).programs}
-        return next((node for node in ends if node in own), None)
-
-
-def _unread(programs: _Programs, connections: list[dict[str, Any]], said: Said) -> None:
+def _unread(programs: Programs, connections: list[dict[str, Any]], said: Said) -> None:
     run = programs.plan.scenario.run
     everyone = range(len(programs.plan.legs))
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -198,7 +178,7 @@ def _unread(programs: _Programs, connections: list[dict[str, Any]], said: Said) 
         )
 
 
-def _qualities(programs: _Programs, ends: list[dict[str, Any]]) -> list[str]:
+def _qualities(programs: Programs, ends: list[dict[str, Any]]) -> list[str]:
     """Who uses another QoS than is declared: bounds are those of the declared one."""
     published: dict[int, Counter[int]] = {}
     addresses = programs.plan.addresses
@@ -234,7 +214,7 @@ def _qualities(programs: _Programs, ends: list[dict[str, Any]]) -> list[str]:
 class _Pace:
     """How much of what its period allows a program published, and from when on another one got it. Times count from the end of the warm-up."""
 
-    programs: _Programs
+    programs: Programs
     flow: Flow
     rows: pl.DataFrame
     """Messages of one sender, with run times."""

@@ -4,6 +4,7 @@
 //! its own. So both directions are read as MQTT packets (MQTT 5.0 and 3.1.1, section 2.1). A message is numbered where its publisher
 //! sends it; what a broker sends on is the next one with these bytes that this connection has not had yet.
 
+mod held;
 mod read;
 mod report;
 
@@ -12,6 +13,7 @@ pub(crate) use report::OwnReport;
 use super::packet::{Ipv4, Key};
 use super::short::Found;
 use crate::plan::{OwnPlan, OwnRole};
+use held::{Open, OwnHeld};
 use report::{Joined, Leaving, OwnEnd, OwnFlow, OwnLeft, Unread};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timebound_fabric::NO_STREAM;
@@ -109,6 +111,10 @@ struct Direction {
     /// Its sender has said that it ends the session, or the connection.
     has_left: bool,
     unread: Option<Unread>,
+    /// By packet identifier: messages of this direction that are not acknowledged.
+    open: BTreeMap<u16, Open>,
+    /// Since when its sender offers no window.
+    shut_ns: Option<u64>,
     /// MQTT 5.0, section 3.3.2.3.4: alias -> the entry of its topic, where it has one.
     aliases: BTreeMap<u16, Option<usize>>,
     placed: VecDeque<Placed>,
@@ -151,6 +157,8 @@ pub(super) struct Own {
     joined: Vec<Joined>,
     /// Who left, the first of both ends of a connection.
     left: Vec<OwnLeft>,
+    /// How long programs let their brokers wait.
+    held: Vec<OwnHeld>,
     /// By flow, source and destination.
     ends: BTreeMap<(u32, u32, u32), OwnEnd>,
     now_ns: u64,
@@ -200,6 +208,7 @@ impl Own {
         };
         if segment.syn {
             self.connections[side.connection as usize].version5 = None;
+            self.end_held(side);
             let way = self.way(side);
             (way.started, way.next, way.rest) = (true, segment.sequence.wrapping_add(1), 0);
             way.head.clear();
@@ -210,6 +219,9 @@ impl Own {
             return undeclared();
         }
         let told = self.segment(side, packet, segment.sequence);
+        if !segment.rst {
+            self.offered(side, segment.window);
+        }
         if segment.fin || segment.rst {
             let how = if segment.rst {
                 Leaving::Reset
@@ -217,6 +229,7 @@ impl Own {
                 Leaving::Closed
             };
             self.note_left(side, how);
+            self.end_held(side);
         }
         told
     }

@@ -39,6 +39,7 @@ fn packet(tcp: Option<(u32, bool)>, payload: &[u8]) -> Ipv4<'_> {
         tcp: tcp.map(|(sequence, syn)| TcpSegment {
             sequence,
             syn,
+            window: 9,
             ..TcpSegment::default()
         }),
         payload,
@@ -445,6 +446,87 @@ fn who_leaves_is_told_and_who_answers_that_is_not() {
     judge(&mut rig, publisher, 1, &[], true, 12);
     assert_eq!(rig.own.report().left[2].how, Leaving::Closed);
     assert_eq!(rig.own.report().left.len(), 3);
+}
+
+/// A program that subscribes, with the way back to its broker: messages of a flow (QoS 1), and what it answers at some time with some window.
+fn subscriber() -> (Rig, impl FnMut(&mut Rig, &[u8], u16, u64)) {
+    let mut rig = Rig::new();
+    let set = rig.own.add(None, entry(0, OwnRole::Answers, None));
+    let answers = rig.own.open(set, key(TCP, 5).reversed(), Some(rig.sides[2]));
+    let mut sequence = 500;
+    let answer = move |rig: &mut Rig, payload: &[u8], window, now| {
+        let tcp = TcpSegment {
+            sequence,
+            window,
+            ..TcpSegment::default()
+        };
+        let packet = Ipv4 {
+            tcp: Some(tcp),
+            ..packet(Some((0, false)), payload)
+        };
+        rig.own.judge(answers, &packet, now);
+        sequence += payload.len() as u32;
+    };
+    (rig, answer)
+}
+
+fn held(rig: &Rig) -> Vec<(held::Holding, Option<u32>, u64, u64, bool)> {
+    let held = rig.own.report().held;
+    assert!(held.iter().all(|held| held.source_port == 4 && held.flows == [0]));
+    held.iter()
+        .map(|held| (held.why, held.number, held.from_ns, held.until_ns, held.is_over))
+        .collect()
+}
+
+#[test]
+fn who_does_not_acknowledge_lets_the_broker_wait() {
+    let (mut rig, mut answer) = subscriber();
+    rig.at = [0, 0, 0];
+    rig.send(0, &publish("a", b"1", 1, true));
+    rig.send(2, &publish("a", b"1", 1, true));
+    // At once; a PUBREC is no end of it, unless it refuses.
+    answer(&mut rig, &[0x40, 2, 0, 7], 9, 1_000_000);
+    assert_eq!(held(&rig), []);
+    rig.send(0, &publish("a", b"2", 1, true));
+    rig.send(2, &publish("a", b"2", 2, true));
+    answer(&mut rig, &[0x50, 2, 0, 7], 9, 20_000_000);
+    let why = held::Holding::Acknowledgement;
+    assert_eq!(held(&rig), [(why, Some(1), 9, 20_000_000, false)]);
+    answer(&mut rig, &[0x70, 2, 0, 7], 9, 30_000_000);
+    let first = (why, Some(1), 9, 30_000_000, true);
+    assert_eq!(held(&rig), [first]);
+    rig.send(2, &publish("a", b"2", 2, true));
+    answer(&mut rig, &[0x50, 3, 0, 7, 0x97], 9, 31_000_000);
+    let refused = (why, None, 18, 31_000_000, true);
+    rig.send(2, &publish("a", b"2", 1, true));
+    answer(&mut rig, &[0xe0, 0], 9, 90_000_000);
+    let gone = (why, None, 27, 90_000_000, false);
+    answer(&mut rig, &[], 9, 99_000_000);
+    assert_eq!(held(&rig), [first, refused, gone]);
+    // What was before the start is no loss of the run.
+    rig.own.reset_counts();
+    assert_eq!(held(&rig), []);
+}
+
+#[test]
+fn a_closed_window_is_told_until_it_opens_or_the_connection_ends() {
+    let (mut rig, mut answer) = subscriber();
+    rig.send(0, &publish("a", b"1", 0, true));
+    rig.send(2, &publish("a", b"1", 0, true));
+    for (window, at) in [(0, 1), (0, 2), (1, 3), (0, 4), (0, 5), (9, 8)] {
+        answer(&mut rig, &[], window, at * 5_000_000);
+    }
+    let why = held::Holding::Window;
+    let ended = (why, None, 20_000_000, 40_000_000, true);
+    assert_eq!(held(&rig), [(why, None, 5_000_000, 15_000_000, true), ended]);
+    answer(&mut rig, &[], 0, 50_000_000);
+    assert_eq!(held(&rig).len(), 2);
+    answer(&mut rig, &[], 0, 70_000_000);
+    let under_way = (why, None, 50_000_000, 70_000_000, false);
+    assert_eq!(held(&rig)[2..], [under_way]);
+    answer(&mut rig, &[0xe0, 0], 0, 71_000_000);
+    answer(&mut rig, &[], 0, 99_000_000);
+    assert_eq!(held(&rig)[2..], [(why, None, 50_000_000, 71_000_000, false)]);
 }
 
 #[test]

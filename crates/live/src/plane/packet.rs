@@ -37,6 +37,8 @@ pub(crate) struct TcpSegment {
     pub(crate) syn: bool,
     pub(crate) fin: bool,
     pub(crate) rst: bool,
+    /// As it is on the wire, not scaled (RFC 7323, section 2.3): 0 is 0.
+    pub(crate) window: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +137,7 @@ fn parse_ipv4(packet: &[u8]) -> Option<Packet<'_>> {
             syn: behind[13] & 2 != 0,
             fin: behind[13] & 1 != 0,
             rst: behind[13] & 4 != 0,
+            window: u16_at(behind, 14),
         });
     }
     Some(Packet::Ipv4(found))

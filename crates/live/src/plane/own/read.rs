@@ -123,7 +123,13 @@ impl Own {
                 self.connections[side.connection as usize].version5 = Some(version == Version::V5);
             }
             Kind::Suback => self.subscribed(side),
-            Kind::Disconnect => self.note_left(side, Leaving::Disconnected),
+            Kind::Puback | Kind::Pubrec | Kind::Pubcomp => {
+                return self.acknowledged(side, head, body, version);
+            }
+            Kind::Disconnect => {
+                self.note_left(side, Leaving::Disconnected);
+                self.end_held(side);
+            }
             Kind::Unsubscribe => {
                 if body.len() < head.rest {
                     return Ok(false);
@@ -227,6 +233,7 @@ impl Own {
         self.count(side, position, publish.qos);
         let (payload_bytes, shown) = (head.rest - length, &body[length..]);
         let number = self.number(side, position, publish.retain, payload_bytes, shown);
+        self.expect(side, position, &publish, number);
         let way = self.way(side);
         if way.placed.len() == PLACED {
             way.placed.pop_front();

@@ -1,5 +1,6 @@
 //! What the data plane says of programs' messages in the end.
 
+use super::held::OwnHeld;
 use super::{Own, Side};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -104,6 +105,7 @@ pub struct OwnReport {
     pub ends: Vec<OwnEnd>,
     pub unread: Vec<OwnUnread>,
     pub left: Vec<OwnLeft>,
+    pub held: Vec<OwnHeld>,
 }
 
 impl Own {
@@ -117,6 +119,7 @@ impl Own {
         for left in &mut self.left {
             left.at_ns = 0;
         }
+        self.reset_held();
     }
 
     pub(in super::super) fn report(&self) -> OwnReport {
@@ -130,6 +133,7 @@ impl Own {
             ends: self.ends.values().copied().collect(),
             unread: self.unread().take(MOST_UNREAD).collect(),
             left: self.left.clone(),
+            held: self.held(),
         }
     }
 
