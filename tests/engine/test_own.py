@@ -167,6 +167,30 @@ def test_datagrams_that_no_program_took_are_told_of() -> None:
     assert notes("c", "a", 1) == notes("a", "c", 8) == notes("b", "a", 8) == []
 
 
+def test_datagrams_to_a_program_that_has_ended_are_lost() -> None:
+    text = TEXT.replace("PROGRAMS", "[a, c]").replace("stack: {mqtt: {broker: b}}", "stack: udp")
+    laid = build_plan(load(text))
+    warm_up = laid.scenario.run.warm_up_ns
+    table = frames(laid, [("f/direct", number, warm_up + number * 10 * MS) for number in range(5)])
+
+    def received(*programs: dict[str, Any], icmp: int = 3) -> tuple[list[int], str]:
+        entry = {"source": "c", "destination": "a", "protocol": "icmp", "frames": icmp}
+        live = {"own": {"flows": {"0": {}}, "joined": []}, "undeclared": [entry], "programs": list(programs)}
+        seen = own.complete(laid, name_streams(laid, table), nothing(), live)
+        return [number for number, _ in stamps(seen, records.RECEIVED)], "\n".join(seen.notes)
+
+    ended = {"node": "c", "ended_ns": warm_up + 25 * MS, "stopped": False}
+    numbers, said = received(ended)
+    assert (
+        numbers == [0, 1, 2] and "on c ended" in said and "2 datagrams of 'f'" in said and "ICMP messages" not in said
+    )
+    # Somebody else may listen: another program, one that was started again, or a child of it as far as its host knows.
+    for others in ([ended, {**ended, "stopped": True}], [{**ended, "node": "a"}], [{**ended, "ended_ns": None}]):
+        assert received(*others)[0] == [0, 1, 2, 3, 4]
+    assert received(ended, icmp=1) == received(icmp=1)
+    assert received(ended, {**ended, "ended_ns": warm_up + 35 * MS})[0] == [0, 1, 2, 3]
+
+
 def test_empty_datagrams_of_a_program_are_received_once() -> None:
     text = TEXT.replace("PROGRAMS", "a").replace("stack: {mqtt: {broker: b}}", "stack: udp").replace("100 B", "0 B")
     laid = build_plan(load(text))

@@ -49,7 +49,8 @@ def complete(plan: Plan, frames: pl.DataFrame, endpoints: pl.DataFrame, live: Ma
         flow = flows[leg.flow]
         if flow.programs:
             came = {name: own_said.arrived(plan, number, name, live) for name in leg.receivers}
-            _Leg(plan, flow, number, came, told.get("flows", {}).get(str(number)) or {}, seen).complete()
+            gone = own_said.gone(plan, flow, live)
+            _Leg(plan, flow, number, came, gone, told.get("flows", {}).get(str(number)) or {}, seen).complete()
     said = own_said.say(plan, seen.endpoints, live)
     seen.unread, seen.held = said.unread, said.held
     seen.notes += said.notes
@@ -76,6 +77,8 @@ class _Leg:
     number: int
     receivers: Mapping[str, own_said.Arrived]
     """With what came there on its topic, whoever sent it."""
+    gone: Mapping[str, int]
+    """Receivers where from some run time on nobody took datagrams."""
     told: Mapping[str, int]
     seen: Seen
 
@@ -126,6 +129,8 @@ class _Leg:
         number = self.plan.host_numbers()[receiver]
         is_stream = isinstance(self.plan.scenario.stack, MqttStack)
         is_it = (pl.col("flow") == self.number) & (pl.col("receiver") == number) & (pl.col("kind") == records.RECEIVED)
+        if receiver in self.gone:
+            came = self._taken(receiver, came)
         if receiver in self.flow.programs or not is_stream:
             # A built-in subscriber knows empty datagrams of others for messages, and has counted them as well.
             self.seen.endpoints = self.seen.endpoints.filter(~is_it)
@@ -142,6 +147,23 @@ class _Leg:
         numbered = counted.with_columns(pl.Series("sequence", matched.sequence.astype(np.uint32)))
         self.seen.endpoints = pl.concat([self.seen.endpoints, numbered])
         return matched.certain
+
+    def _taken(self, receiver: str, came: pl.DataFrame) -> pl.DataFrame:
+        """Without the datagrams that came when the program had ended."""
+        import polars as pl
+
+        ended, run = self.gone[receiver], self.plan.scenario.run
+        lost = came.filter(
+            pl.col("time_ns").is_between(max(ended + 1, run.warm_up_ns), run.warm_up_ns + run.duration_ns)
+        ).height
+        if lost:
+            at = (ended - run.warm_up_ns) / 1e9
+            when = f"at {at:.3f} s" if at >= 0 else "before the measured time"
+            self.seen.notes.append(
+                f"The program on {receiver} ended {when}: {lost:,} datagrams of {self.flow.name!r} that came from then on count as lost (its host answered some of "
+                "them with ICMP: no socket was there)."
+            )
+        return came.filter(pl.col("time_ns") <= ended)
 
     def _add(self, kind: int, table: pl.DataFrame, receiver: int) -> None:
         """Adds messages to those of built-in clients."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from timebound.engine import own_held, records
 from timebound.engine.own_names import Programs
-from timebound.scenario.model import Flow
+from timebound.scenario.model import Flow, MqttStack
 from timebound.stacks import Plan
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def say(plan: Plan, endpoints: pl.DataFrame, live: Mapping[str, Any]) -> Said:
         if flow.programs:
             mine = endpoints.filter(pl_is(number))
             said.notes += _Pace(programs, flow, mine, span_ns).say(leg.receivers, stopped)
-            said.notes += _deaf(flow, port(plan, number), live.get("undeclared") or [])
+            said.notes += _deaf(plan, flow, port(plan, number), live)
             said.notes += _left(programs, number, mine, told.get("left") or [])
     said.held = own_held.held(programs, endpoints, live)
     said.notes += own_held.notes(programs, said.held)
@@ -86,19 +86,35 @@ def _left(programs: Programs, number: int, mine: pl.DataFrame, left: Iterable[Ma
     return found
 
 
-def _deaf(flow: Flow, port: int | None, undeclared: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Programs that nobody heard of but their host's kernel, which said that no socket was there (RFC 1122, section 4.1.3.1): a datagram counts as received when it
-    leaves the last port, so nothing else tells. One such message may be the end of the run."""
-    silent = {
+def _silent(flow: Flow, live: Mapping[str, Any]) -> dict[str, int]:
+    """Receivers whose hosts said that no socket was there (RFC 1122, section 4.1.3.1), with how often; one such message may be the end of the run."""
+    return {
         entry["source"]: entry["frames"]
-        for entry in undeclared
+        for entry in live.get("undeclared") or []
         if entry["protocol"] == "icmp" and entry["destination"] == flow.source and entry["frames"] > 1
     }
+
+
+def gone(plan: Plan, flow: Flow, live: Mapping[str, Any]) -> dict[str, int]:
+    """Receivers of datagrams whose programs had all ended by themselves, at which run time. What they had started may go on, so it takes the word of the host."""
+    if isinstance(plan.scenario.stack, MqttStack):
+        return {}
+    found: dict[str, int] = {}
+    for receiver in set(flow.programs) & set(_silent(flow, live)):
+        ended = [program for program in live.get("programs") or [] if program["node"] == receiver]
+        if ended and all(program["ended_ns"] is not None and not program["stopped"] for program in ended):
+            found[receiver] = max(program["ended_ns"] for program in ended)
+    return found
+
+
+def _deaf(plan: Plan, flow: Flow, port: int | None, live: Mapping[str, Any]) -> list[str]:
+    """Programs that nobody heard of but their host's kernel: a datagram counts as received when it leaves the last port, so nothing else tells."""
+    silent, known = _silent(flow, live), gone(plan, flow, live)
     return [
         f"{silent[receiver]:,} ICMP messages went from {receiver} back to {flow.source}: at times no program may have listened on {receiver}{'' if port is None else f', port {port}'}. "
         f"Datagrams of {flow.name!r} count as received when they leave the last port."
         for receiver in flow.receivers
-        if receiver in flow.programs and receiver in silent
+        if receiver in flow.programs and receiver in silent and receiver not in known
     ]
 
 
