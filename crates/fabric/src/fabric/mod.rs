@@ -83,6 +83,7 @@ impl Fabric {
     #[must_use]
     pub fn new(network: Arc<Network>, seed: u64) -> Self {
         assert!(network.ports.len() <= MOST_PORTS, "at most {MOST_PORTS} ports");
+        network.routes.complete();
         let wiring = Arc::new(Wiring::new(&network));
         let ports = (0..network.ports.len())
             .map(|port| PortState::new(&network, &wiring, PortId::new(port), seed))
