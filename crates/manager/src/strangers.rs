@@ -2,7 +2,7 @@
 //!
 //! Who is over the one limit does not get in: the first of many that come at once are served, whatever the rest do. Where the other is reached the
 //! connection that holds the most is closed: nobody with an ordinary CONNECT is ever that one while others hold long ones. It may have to wait for its
-//! turn to give its memory back; so long as that is as much again, nobody else takes more.
+//! turn to give its memory back; so long as that is as much again, nobody else takes more than an ordinary CONNECT needs.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -11,6 +11,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
+
+/// Bytes that an ordinary CONNECT takes at most: whoever holds no more is not kept out for those that have yet to go.
+const ORDINARY: usize = 16 * 1024;
 
 /// All of them.
 #[derive(Debug)]
@@ -108,6 +111,7 @@ impl Strangers {
             inside.leaving = inside.leaving - before + now;
             return;
         }
+        let mut wakers = Vec::new();
         inside.by_size.remove(&(before, of.number));
         inside.bytes = inside.bytes - before + now;
         if now > 0 {
@@ -117,11 +121,15 @@ impl Strangers {
             let Some(largest) = inside.by_size.last().copied() else {
                 break;
             };
-            inside.tell_to_go(largest);
+            wakers.extend(inside.tell_to_go(largest));
         }
-        if now > before && inside.bytes + inside.leaving > 2 * self.most_bytes {
-            inside.tell_to_go((now, of.number));
+        let is_too_much = inside.bytes + inside.leaving > 2 * self.most_bytes;
+        if now > before.max(ORDINARY) && is_too_much {
+            wakers.extend(inside.tell_to_go((now, of.number)));
         }
+        // Whoever is woken may come back here.
+        drop(inside);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     fn leave(&self, stranger: &Stranger, bytes: usize) {
@@ -148,18 +156,16 @@ impl Strangers {
 }
 
 impl Inside {
-    fn tell_to_go(&mut self, (bytes, number): (usize, u64)) {
-        let Some(sign) = self.signs.remove(&number) else {
-            return;
-        };
+    /// Whom to wake for it.
+    fn tell_to_go(&mut self, (bytes, number): (usize, u64)) -> Option<Waker> {
+        let sign = self.signs.remove(&number)?;
         self.by_size.remove(&(bytes, number));
         self.bytes -= bytes;
         self.leaving += bytes;
         self.crowded_out += 1;
         self.last = Some(sign.address);
         sign.is_up.store(true, Ordering::Release);
-        let waker = sign.waker().take();
-        waker.into_iter().for_each(Waker::wake);
+        sign.waker().take()
     }
 }
 
@@ -298,7 +304,7 @@ mod tests {
 
     #[test]
     fn those_that_have_yet_to_go_hold_no_more_than_as_much_again() {
-        let all = Strangers::new(1_000, 100);
+        let all = Strangers::new(1_000 << 10, 100);
         let mut held = Vec::new();
         let (mut most, mut size) = (0, 400);
         for number in 0..50 {
@@ -306,16 +312,22 @@ mod tests {
             // Each is smaller than those before it, which go for it, and none of them has its turn.
             size -= 5;
             let mut total: usize = held.iter().map(|(_, size)| size).sum();
-            if one.said(size).is_ok() {
+            if one.said(size << 10).is_ok() {
                 total += size;
                 held.push((one, size));
             }
             most = most.max(total);
         }
         assert!((1_500..=2_000).contains(&most), "{most}");
+        let ordinary = all.enter(98, at(2)).unwrap();
+        assert!(
+            ordinary.said(8 << 10).is_ok() && !goes(&ordinary),
+            "an ordinary CONNECT gets in"
+        );
+        drop(ordinary);
         drop(held);
         assert_eq!(all.stats().bytes, 0);
-        assert!(all.enter(99, at(1)).unwrap().said(900).is_ok());
+        assert!(all.enter(99, at(1)).unwrap().said(900 << 10).is_ok());
     }
 
     #[test]
