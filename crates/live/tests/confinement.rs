@@ -281,3 +281,27 @@ fn without_cgroups_the_kernel_counts_the_users_processes() {
         started.elapsed()
     );
 }
+
+#[test]
+fn a_user_namespace_of_its_own_opens_nothing() {
+    // Flags of unshare(2): user, mount and cgroup namespace; number of keyctl(2) on this architecture.
+    let script = format!(
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n\
+         def told(name, result): print(name, 'refused' if result < 0 and ctypes.get_errno() == 1 else result)\n\
+         told('key', libc.syscall({}, 0, -4, 1))\n\
+         print('user namespace', libc.unshare(0x10000000 | 0x20000 | 0x2000000))\n\
+         for kind in (b'tmpfs', b'cgroup2', b'proc'): told(kind.decode(), libc.mount(b'x', b'/tmp', kind, 0, None))\n\
+         told('unmount', libc.umount2(b'/etc/shadow', 2))\n\
+         told('remount', libc.mount(None, b'/', None, 32 | 4096, None))",
+        libc::SYS_keyctl
+    );
+    for rootless in [false, true] {
+        let Some(log) = output("user", rootless, &script) else {
+            return;
+        };
+        let refused =
+            ["tmpfs", "cgroup2", "proc", "unmount", "remount"].map(|name| format!("{name} refused\n"));
+        let expected = format!("key refused\nuser namespace 0\n{}", refused.concat());
+        assert_eq!(log, expected);
+    }
+}

@@ -1,6 +1,7 @@
 //! Hosts as network namespaces: one veth pair each, the far end `eth0` in the node, the near end `f<N>` in the fabric's namespace.
 
 mod back_pressure;
+mod calls;
 mod cell;
 mod entrance;
 mod rights;

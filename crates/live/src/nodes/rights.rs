@@ -72,7 +72,7 @@ pub(super) fn confine() -> io::Result<()> {
         system(libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()))?;
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
     }
-    Ok(())
+    super::calls::refuse()
 }
 
 /// Lets the user of the calling process have so many processes and threads within the run's user namespace (before Linux 5.14: on this
