@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUST_SOURCES := $(shell find crates -name '*.rs' -not -path '*/tests/*' -not -path '*/benches/*' 2>/dev/null) $(wildcard crates/*/Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help demo control test test-rust test-python lint format bench docs build clean tools
+.PHONY: help demo control test test-rust test-python lint format bench fuzz docs build clean tools
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -87,6 +87,11 @@ format: $(VENV)/.dev
 
 bench: build $(VENV)/.dev ## the figures that the project claims, each with its method
 	scripts/bench
+
+SECONDS_EACH = $(if $(filter command%,$(origin SECONDS)),$(SECONDS),10)
+
+fuzz: ## every fuzz target for so many seconds: `make fuzz SECONDS=60` (10 where none are given)
+	scripts/fuzz $(SECONDS_EACH)
 
 docs: build ## reference pages and schemas of the file formats, from the models that check them
 	$(BIN)/python -m timebound.scenario.reference docs
