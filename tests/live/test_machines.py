@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import polars as pl
 import pytest
 
 from tests.live import guest
-from tests.live.wires import ping
+from tests.live.wires import PING, ping
 from timebound.engine.doctor import can_emulate
 
 pytestmark = pytest.mark.skipif(not can_emulate(), reason="this host allows no user namespaces and we are not root")
@@ -36,13 +37,15 @@ flows:
   - {name: gamma, from: vm1, to: h2, topic: c, size: 40 B, period: 50 ms, jitter: 20 ms, deadline: 40 ms}
 stack: {udp: {}}
 run: {duration: 3 s, warm-up: 300 ms, precision: {lateness-p99: 20 ms}}
-""".replace("PING", shlex.join(ping("10.0.0.9", 10)))
+"""
 SAYS = "syslogd -O /dev/null -R 10.0.0.2:40002 -L; (while :; do logger 0123456789; usleep 100000; done) &"
 
 
 def emulate(folder: Path, *more: str, text: str = TEXT, boot: str = "120 s") -> subprocess.CompletedProcess[str]:
     file = folder / "machines.yaml"
-    file.write_text(text.replace("BOOT", boot))
+    # Nodes see the scenario's folder, wherever the tests lie.
+    program = shutil.copy(PING, folder)
+    file.write_text(text.replace("BOOT", boot).replace("PING", shlex.join(ping("10.0.0.9", 10, program=program))))
     command = [sys.executable, "-c", "from timebound.cli import main; main()", "emulate", str(file)]
     return subprocess.run(
         [*command, "--output", str(folder / "run"), "--quiet", *more], capture_output=True, text=True, timeout=240

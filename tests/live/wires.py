@@ -28,9 +28,9 @@ for command in (0x1f, 0x17):
 PING = Path(__file__).with_name("ping.py")
 
 
-def ping(address: str, count: int = 1, gap_s: float = 0.1) -> list[str]:
+def ping(address: str, count: int = 1, gap_s: float = 0.1, program: str | Path = PING) -> list[str]:
     """The words that send echo requests, on machines without `ping` too."""
-    return [sys.executable, str(PING), "-c", str(count), "-i", str(gap_s), address]
+    return [sys.executable, str(program), "-c", str(count), "-i", str(gap_s), address]
 
 
 def yaml_ping(address: str, count: int, gap_s: float = 0.1) -> str:

@@ -28,7 +28,15 @@ fn an_echo_takes_never_less_than_the_model_says() {
     let least = 2.0 * (4.0 + 0.0976 + 0.000_976 + 0.001);
     let folder = Folder::new("ping");
     let mut plan = plan(&folder, direction(10_000_000, 4_000_000, json!({})), 2.0);
-    let argv = ["python3", common::PING, "-i", "0.01", "-c", "120", "10.1.0.2"];
+    let argv = [
+        "python3",
+        &common::ping_program(),
+        "-i",
+        "0.01",
+        "-c",
+        "120",
+        "10.1.0.2",
+    ];
     plan["programs"] = json!([{"name": "ping", "node": "h1", "argv": argv, "start_ns": 0}]);
     plan["markers"] = json!([]);
     if run(&folder, &plan).is_none() {

@@ -68,10 +68,21 @@ pub(crate) fn python(name: &str, node: &str, script: &str, start_ns: Option<u64>
 
 /// The words of a shell that send one echo request, on machines without `ping` too; `wait_s` at most for the answer.
 pub(crate) fn ping(address: &str, wait_s: u32) -> String {
-    format!("python3 '{PING}' -W {wait_s} {address}")
+    format!("python3 '{}' -W {wait_s} {address}", ping_program())
 }
 
-pub(crate) const PING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/live/ping.py");
+/// Echo requests, without `..` in its path: nodes do not see every folder on the way.
+pub(crate) fn ping_program() -> String {
+    tools().join("ping.py").to_str().unwrap().to_owned()
+}
+
+/// Where programs of tests that run in nodes are.
+fn tools() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/live")
+        .canonicalize()
+        .unwrap()
+}
 
 /// Sends numbered datagrams of `size` bytes to 10.1.0.2:7000 at a rate, with the measurement header.
 pub(crate) fn sender(count: u32, size: u32, gap_s: f64) -> String {
@@ -114,6 +125,11 @@ impl Said {
 
 impl Sandbox {
     pub(crate) fn start(folder: &Folder, plan: &Value) -> Self {
+        let mut plan = plan.clone();
+        if plan["shown"].is_null() {
+            // Where this source lies below /tmp, nodes do not see it else.
+            plan["shown"] = json!([tools()]);
+        }
         let file = folder.0.join("plan.json");
         std::fs::write(&file, plan.to_string()).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_live-sandbox"))
