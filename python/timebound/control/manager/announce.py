@@ -11,6 +11,7 @@ import json
 import logging
 import ssl
 import threading
+from contextlib import suppress
 from typing import Any
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
@@ -22,6 +23,9 @@ from timebound.control.manager.configuration import AnnounceConfiguration
 from timebound.control.text import json_line
 
 log = logging.getLogger("timebound.manager")
+
+LAST_S = 2.0
+"""For the broker's acknowledgement of the last word; who leaves does not wait longer."""
 
 
 class Announcer:
@@ -72,9 +76,20 @@ class Announcer:
             topics = [topic for topic in self._wanted if topic != f"{self._topic}/state"]
         for topic in topics:
             self._publish(topic, "")
-        self.state(last)
+        self._say_last(f"{self._topic}/state", json_line(last))
         self._client.disconnect()
         self._client.loop_stop()
+
+    def _say_last(self, topic: str, text: str) -> None:
+        """Its acknowledgement comes behind all that the broker sends back of what was published before. Whoever closes a connection with unread bytes resets it
+        (RFC 2525, section 2.17), and a broker that sees a reset before it has read DISCONNECT publishes the will behind the last word."""
+        with self._lock:
+            self._wanted[topic] = text
+            sent = self._client.publish(topic, text, qos=1, retain=True) if self._connected else None
+        if sent is not None:
+            # It was not sent after all: the connection has just gone.
+            with suppress(RuntimeError, ValueError):
+                sent.wait_for_publish(LAST_S)
 
     def _publish(self, topic: str, text: str) -> None:
         with self._lock:
